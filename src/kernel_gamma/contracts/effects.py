@@ -1,0 +1,182 @@
+"""What a node decides: an Outcome is a list of effects, and only the bus carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias, overload
+
+from kernel_gamma.contracts.envelope import Envelope, Json, SourceType
+from kernel_gamma.contracts.trust import Trust
+
+__all__ = [
+    "Append",
+    "Batch",
+    "DeadLetter",
+    "Delivery",
+    "Effect",
+    "Emit",
+    "Finish",
+    "Outcome",
+    "Overwrite",
+    "PassageRef",
+    "Replace",
+    "RetryLater",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One queue file handed to one node."""
+
+    seq: int
+    """The bus's own number: the order of acceptance and the identity of the file."""
+    queue: str
+    """Directory relative to the data directory, e.g. `pipeline/message_queue`."""
+    name: str
+    """The name it was dropped or emitted under."""
+    origin: Literal["bus", "dropped"]
+    """`bus`: written by a commit of this mind; `dropped`: by anyone else."""
+    document: Json
+    """The parsed content: an object, or an array of objects."""
+    accepted_at: datetime
+    envelope: Envelope | None = None
+    """Set when the document wears a valid envelope."""
+    attempt: int = 1
+    trust: Trust = "unknown"
+    """What the cause of a bus-written file was trusted; `unknown` for dropped ones."""
+
+    @property
+    def payload(self) -> Mapping[str, Json]:
+        """The payload of an enveloped document; empty otherwise."""
+        found = self.document.get("payload") if isinstance(self.document, dict) else None
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Sequence[Delivery]):
+    """Deliveries handled together. Stored before the handler starts, redelivered unchanged."""
+
+    id: str
+    node: str
+    deliveries: tuple[Delivery, ...]
+
+    def __len__(self) -> int:
+        return len(self.deliveries)
+
+    @overload
+    def __getitem__(self, index: int) -> Delivery: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Delivery, ...]: ...
+    def __getitem__(self, index: int | slice) -> Delivery | tuple[Delivery, ...]:
+        return self.deliveries[index]
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return iter(self.deliveries)
+
+    @property
+    def trace_id(self) -> str:
+        """The newest trace among the deliveries; the batch's own id when none wears an envelope."""
+        for delivery in reversed(self.deliveries):
+            if delivery.envelope is not None:
+                return delivery.envelope.trace_id
+        return self.id
+
+
+@dataclass(frozen=True, slots=True)
+class PassageRef:
+    """Names a passage so that an `int_` and the ledger can find it again."""
+
+    passage_id: str
+    kind: Literal["experience", "thought", "note"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emit:
+    """Write one enveloped file. What is None is taken from the batch's newest delivery."""
+
+    directory: str
+    """Relative to the data directory; must match one of the node's emit patterns."""
+    payload: Mapping[str, Json]
+    source_type: SourceType | None = None
+    session_key: str | None = None
+    trace_id: str | None = None
+    parent_id: str | None = None
+    hops: int | None = None
+    ttl_sec: int | None = None
+    trust: Trust | None = None
+    locates: str | None = None
+    """A passage id appended in this Outcome: its offset, length and sha256 are filled in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Add text at the end of a page of the self. Exactly these bytes, once."""
+
+    page: str
+    """Relative to self/, e.g. `stream/now.md`, `diary/2026-11-30.md`."""
+    text: str
+    opening: str = ""
+    """Written first when the page does not exist yet."""
+    passage: PassageRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replace:
+    """Put a whole new page in place, if it is still the one that was read."""
+
+    page: str
+    text: str
+    expect: str | None
+    """sha256 (hex) of the page that was read; None = there was no page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overwrite:
+    """Write a bare file in place: acks and signals."""
+
+    path: str
+    """Relative to the data directory."""
+    document: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """This delivery is done. Deliveries an Outcome does not name are finished too."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Deliver these again (all of the batch when empty)."""
+
+    reason: str
+    after_sec: float | None = None
+    deliveries: tuple[Delivery, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """These deliveries can never succeed (all of the batch when empty)."""
+
+    kind: str
+    """A short word, e.g. `invalid`, `unusable`."""
+    detail: str
+    """A sentence for a person."""
+    deliveries: tuple[Delivery, ...] = ()
+
+
+Effect: TypeAlias = Emit | Append | Replace | Overwrite | Finish | RetryLater | DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All effects of one handled batch; they happen together or not at all."""
+
+    effects: tuple[Effect, ...] = field(default=())
+
+    @classmethod
+    def of(cls, *effects: Effect) -> Outcome:
+        return cls(effects)

@@ -1,0 +1,102 @@
+"""Every error the runtime acts on. The class says what follows.
+
+KernelError
+├── Retry         the same input may succeed soon: backoff, an attempt is counted
+│   └── Unusable      the model's answer was no answer; a batch is split first
+├── Park          nothing is wrong with the input: the node waits, the queue stays
+│   ├── ModelDown     endpoint away, refusing or out of quota
+│   ├── BudgetSpent   the day's tokens are used up
+│   └── DiskFull      nothing more can be written
+├── Poison        this input can never succeed: dead-letter
+├── Fenced        another daemon took over the mind: stop at once, commit nothing
+└── Stop          configuration: the daemon ends and says what to mend
+    └── SettingsError   which file, which key, what is wrong, how to mend it
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+__all__ = [
+    "BudgetSpent",
+    "DiskFull",
+    "Fenced",
+    "KernelError",
+    "ModelDown",
+    "Park",
+    "Poison",
+    "Retry",
+    "SettingsError",
+    "Stop",
+    "Unusable",
+]
+
+
+class KernelError(Exception):
+    """Root of the tree; `str()` is a sentence for a person."""
+
+
+class Retry(KernelError):
+    """Try the same input again after a pause; counts as one attempt.
+
+    `after_sec` overrides the bus's own backoff when given.
+    """
+
+    def __init__(self, reason: str, *, after_sec: float | None = None) -> None:
+        super().__init__(reason)
+        self.after_sec = after_sec
+
+
+class Unusable(Retry):
+    """The model answered twice without a usable answer; `raw` is its last reply, whole."""
+
+    def __init__(self, reason: str, *, raw: str = "") -> None:
+        super().__init__(reason)
+        self.raw = raw
+
+
+class Park(KernelError):
+    """The node must wait until `until` (aware); no attempt is counted, nothing is dropped."""
+
+    def __init__(self, reason: str, *, until: datetime) -> None:
+        super().__init__(reason)
+        self.until = until
+
+
+class ModelDown(Park):
+    """The model cannot be reached or refuses for now."""
+
+
+class BudgetSpent(Park):
+    """The day's budget does not cover this call."""
+
+
+class DiskFull(Park):
+    """The data directory cannot take another byte."""
+
+
+class Poison(KernelError):
+    """The input can never succeed. `kind` is a short word for the `.reason.json`."""
+
+    def __init__(self, detail: str, *, kind: str = "invalid") -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class Fenced(KernelError):
+    """The ledger carries a newer boot number than ours: this process must not write."""
+
+
+class Stop(KernelError):
+    """The daemon cannot run as configured."""
+
+
+class SettingsError(Stop):
+    """A setting is wrong: names the file, the key, what is wrong and how to mend it."""
+
+    def __init__(self, file: str, key: str, problem: str, mend: str = "") -> None:
+        super().__init__(f"{file}: {key}: {problem}" + (f" ({mend})" if mend else ""))
+        self.file = file
+        self.key = key
+        self.problem = problem
+        self.mend = mend

@@ -1,0 +1,237 @@
+"""Every knob once: type, default, unit, sentence. Pure: read by mind, handed down, no instance here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "ActionSettings",
+    "BudgetSettings",
+    "BusSettings",
+    "ClockSettings",
+    "DebugSettings",
+    "Endpoint",
+    "InboxSettings",
+    "InternalizerSettings",
+    "LogSettings",
+    "LoopSettings",
+    "ModelSettings",
+    "PreprocessorSettings",
+    "RoleSettings",
+    "Settings",
+    "TrustSettings",
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class BusSettings(_Section):
+    """How files become deliveries."""
+
+    durability: Literal["full", "process"] = "full"
+    """full: an ack means it survives a power cut; process: it survives a killed process."""
+    watcher: Literal["auto", "inotify", "polling"] = "auto"
+    """auto: notifications where they work, else polling."""
+    poll_sec: Annotated[float, Field(gt=0)] = 1.0
+    """Seconds between listings when polling."""
+    reconcile_max_sec: Annotated[float, Field(gt=0)] = 30.0
+    """Slowest pace of the listing that finds what notifications missed."""
+    settle_sec: Annotated[float, Field(ge=0)] = 0.5
+    """A file nobody closed is read once its size and time have stood still this long."""
+    settle_timeout_sec: Annotated[float, Field(ge=0)] = 10.0
+    """A file that is no JSON is set aside once it has stood still this long."""
+    max_attempts: Annotated[int, Field(ge=1)] = 5
+    """Failures (or deaths of the process) after which an input is set aside."""
+    backoff_sec: Annotated[float, Field(ge=0)] = 1.0
+    """First pause before a retry; doubles each time."""
+    backoff_max_sec: Annotated[float, Field(gt=0)] = 300.0
+    """Longest pause before a retry."""
+    window: Annotated[int, Field(ge=1)] = 512
+    """Deliveries a node holds in memory; the rest waits on disk."""
+    checkpoint_sec: Annotated[float, Field(gt=0)] = 5.0
+    """With durability full: seconds between the syncs after which commits are forgotten."""
+
+
+class InboxSettings(_Section):
+    """What may be dropped."""
+
+    max_bytes: Annotated[int, Field(ge=1)] = 1_048_576
+    """Largest file that is read."""
+    max_depth: Annotated[int, Field(ge=1)] = 64
+    """Deepest nesting of a JSON document."""
+    dedupe_hours: Annotated[float, Field(ge=0)] = 24.0
+    """How long the (source, id) pair of a CloudEvent is remembered."""
+
+
+class PreprocessorSettings(_Section):
+    """How quick messages of one session are gathered."""
+
+    debounce_sec: Annotated[float, Field(ge=0)] = 2.0
+    """Quiet time after which a session's messages are handed on; 0 for the first one after a quiet spell."""
+    debounce_max_sec: Annotated[float, Field(ge=0)] = 10.0
+    """Longest time a message is held."""
+
+
+class InternalizerSettings(_Section):
+    """What the internalizer is given."""
+
+    batch_tokens: Annotated[int, Field(ge=1)] = 4000
+    """Waiting events told in one passage, in tokens of their text."""
+    tail_tokens: Annotated[int, Field(ge=0)] = 800
+    """The end of now.md that stands in each prompt."""
+    state_tokens: Annotated[int, Field(ge=0)] = 200
+    """state.md in each prompt; longer pages are excerpted."""
+    memory_tokens: Annotated[int, Field(ge=0)] = 800
+    """Memories and past passages that matter, in each prompt."""
+    event_max_tokens: Annotated[int, Field(ge=16)] = 2000
+    """A longer event is shown as head, tail and a pointer to its file."""
+
+
+class LoopSettings(_Section):
+    """What keeps a mind from exciting itself."""
+
+    max_hops: Annotated[int, Field(ge=0)] = 3
+    """Past this many passes from action back to event a trace is perceived, not acted on."""
+
+
+class ActionSettings(_Section):
+    """How actions run."""
+
+    timeout_sec: Annotated[float, Field(gt=0)] = 60.0
+    """Longest run of a tool that leaves the data directory."""
+    max_per_passage: Annotated[int, Field(ge=1)] = 16
+    """More actions than this in one answer make it unusable."""
+
+
+class TrustSettings(_Section):
+    """Who is believed how far: names of senders, sources or channels; others are `unknown`."""
+
+    owner: tuple[str, ...] = ("owner",)
+    known: tuple[str, ...] = ()
+    web: tuple[str, ...] = ()
+
+
+class BudgetSettings(_Section):
+    """What may be spent."""
+
+    tokens_per_day: Annotated[int, Field(ge=0)] = 1_000_000
+    """Prompt and answer tokens of one local day; 0 = no limit."""
+    reserved_for_people: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share of the day that only messages from people may use."""
+
+
+class Endpoint(_Section):
+    """Where a model answers."""
+
+    base_url: str | None = None
+    """OpenAI-compatible; None = OPENAI_BASE_URL, else the SDK's own."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; the key itself never stands in a file."""
+
+
+class RoleSettings(Endpoint):
+    """One role of the model."""
+
+    model: str
+    """The endpoint's name for it."""
+    window: Annotated[int, Field(ge=1024)] = 128_000
+    """Context window in tokens."""
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    """None = the endpoint's own limit."""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """None = the endpoint's own."""
+    timeout_sec: Annotated[float, Field(gt=0)] | None = None
+    """None = model.timeout_sec."""
+    price_in: Annotated[float, Field(ge=0)] = 0.0
+    """Money per million prompt tokens."""
+    price_cached: Annotated[float, Field(ge=0)] | None = None
+    """Money per million prompt tokens read from the endpoint's cache; None = price_in."""
+    price_out: Annotated[float, Field(ge=0)] = 0.0
+    """Money per million answer tokens."""
+
+
+class ModelSettings(_Section):
+    """Which model answers for which role."""
+
+    mode: Literal["auto", "online", "offline"] = "auto"
+    """auto: offline only if neither a key nor any base URL is set."""
+    quality: RoleSettings = RoleSettings(model="gpt-4.1-mini")
+    """Internalizer; every unset role falls back to it."""
+    fast: RoleSettings | None = None
+    """Externalizer."""
+    multimodal: RoleSettings | None = None
+    """Images; unset = an image is named, not seen."""
+    embedding: RoleSettings | None = None
+    timeout_sec: Annotated[float, Field(gt=0)] = 120.0
+    """Longest wait for a whole answer, and for the next piece of a streamed one."""
+    stream: Literal["auto", "on", "off"] = "auto"
+    """auto: prose is streamed, JSON is not."""
+    structured: Literal["auto", "json_schema", "tool", "json_object", "plain"] = "auto"
+    """How JSON is asked for; auto tries them in this order and remembers what the endpoint takes."""
+    retries: Annotated[int, Field(ge=0)] = 2
+    """Repeats of one call inside the same attempt, for errors that pass at once."""
+    breaker_failures: Annotated[int, Field(ge=1)] = 3
+    """Failed calls in a row that open the breaker."""
+    breaker_sec: Annotated[float, Field(gt=0)] = 30.0
+    """First pause of an open breaker; doubles up to breaker_max_sec."""
+    breaker_max_sec: Annotated[float, Field(gt=0)] = 900.0
+
+
+class ClockSettings(_Section):
+    """Time, and trial time."""
+
+    zone: str | None = None
+    """IANA name, e.g. Asia/Shanghai; None = the system's."""
+    trial: bool = False
+    """Allow the two settings below, for tests and trials only."""
+    start: str | None = None
+    """RFC 3339: the moment the trial begins at."""
+    rate: Annotated[float, Field(gt=0)] = 1.0
+    """Trial seconds per real second."""
+
+
+class LogSettings(_Section):
+    """data/kernel/logs/kgamma.log, one JSON object a line, rotated."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    max_bytes: Annotated[int, Field(ge=10_000)] = 5_000_000
+    backups: Annotated[int, Field(ge=0)] = 3
+
+
+class DebugSettings(_Section):
+    """For crash tests."""
+
+    enabled: bool = False
+    kill_at: str | None = None
+    """`step` or `step:n`: SIGKILL this process the n-th time it reaches the step (docs/crash-matrix.md)."""
+
+
+class Settings(_Section):
+    """config/kernel.yaml and KGAMMA_ variables, checked."""
+
+    mind: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")] = "main"
+    """The name of this mind; stands in every envelope."""
+    data_dir: str = "data/kernel"
+    """The mind's folder, relative to the home."""
+    language: Literal["auto", "en", "zh"] = "auto"
+    """Language of prompts and templates; auto follows the event."""
+    topology: str = "config/topology.yaml"
+    """The circuit, relative to the home."""
+    shutdown_grace_sec: Annotated[float, Field(ge=0)] = 10.0
+    """How long running model calls may finish at SIGTERM."""
+    bus: BusSettings = BusSettings()
+    inbox: InboxSettings = InboxSettings()
+    preprocessor: PreprocessorSettings = PreprocessorSettings()
+    internalizer: InternalizerSettings = InternalizerSettings()
+    loop: LoopSettings = LoopSettings()
+    actions: ActionSettings = ActionSettings()
+    trust: TrustSettings = TrustSettings()
+    budget: BudgetSettings = BudgetSettings()
+    model: ModelSettings = ModelSettings()
+    clock: ClockSettings = ClockSettings()
+    log: LogSettings = LogSettings()
+    debug: DebugSettings = DebugSettings()
