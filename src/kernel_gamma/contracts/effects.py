@@ -13,6 +13,7 @@ from kernel_gamma.contracts.trust import Trust
 __all__ = [
     "Append",
     "Batch",
+    "Claim",
     "DeadLetter",
     "Delivery",
     "Effect",
@@ -141,6 +142,16 @@ class Overwrite:
     document: Json
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Remember a dedupe key, in the same commit as what it stands for."""
+
+    key: str
+    value: Mapping[str, Json]
+    """What `NodePorts.seen` answers until then."""
+    hours: float
+
+
 @dataclass(frozen=True, slots=True)
 class Finish:
     """This delivery is done. Deliveries an Outcome does not name are finished too."""
@@ -168,7 +179,7 @@ class DeadLetter:
     deliveries: tuple[Delivery, ...] = ()
 
 
-Effect: TypeAlias = Emit | Append | Replace | Overwrite | Finish | RetryLater | DeadLetter
+Effect: TypeAlias = Emit | Append | Replace | Overwrite | Claim | Finish | RetryLater | DeadLetter
 
 
 @dataclass(frozen=True, slots=True)

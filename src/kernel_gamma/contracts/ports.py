@@ -18,8 +18,10 @@ __all__ = [
     "Journal",
     "Model",
     "Page",
+    "PageStore",
     "Passage",
     "PassagePlace",
+    "Prompts",
     "Reply",
     "Role",
     "SelfLog",
@@ -236,6 +238,46 @@ class ToolResult:
     """The first-person line for the stream when it is only noted."""
     effects: tuple[Effect, ...] = field(default=())
     """For built-in tools: what the commit carries out together with the receipt."""
+
+
+class Prompts(Protocol):
+    def text(self, name: str, language: Literal["en", "zh"], **values: str) -> str:
+        """The prompt `name` (e.g. `INTERNALIZER`) with its `{placeholders}` filled; an unknown one is an error."""
+        ...
+
+    def sources(self, language: Literal["en", "zh"]) -> Sequence[str]:
+        """The raw text of every prompt file of a language, for the check that no passage quotes them."""
+        ...
+
+
+class PageStore(Protocol):
+    """The writing side of Pool A: used by the bus's commits only."""
+
+    def next_offset(self, page: str) -> int:
+        """Byte offset at which the next append to `page` (relative to self/) will put its text."""
+        ...
+
+    def append(
+        self,
+        page: str,
+        data: bytes,
+        *,
+        opening: bytes = b"",
+        redo: bool = False,
+        occurrence: int = 1,
+    ) -> int:
+        """Put exactly `data` at the end of `page`; returns the offset where it stands.
+
+        `redo`: it may already be there: done if `data` stands at least `occurrence` times in the file.
+        """
+        ...
+
+    def replace(self, page: str, data: bytes, *, expect: str | None, history: str) -> bool:
+        """Put a page in place if its sha256 is `expect`; the old page is kept as `.history/<history>`.
+
+        False: a person's page stands there, ours was kept in `.history/` instead. Repeatable.
+        """
+        ...
 
 
 class ToolHost(Protocol):

@@ -1,0 +1,98 @@
+"""What a node is: a declaration and one decision. The loop that feeds it lives in circuit.py.
+
+A node gets no path, no lock and no bus: it reads through its ports and returns an Outcome.
+Raise from errors.py to say what follows; any other exception counts as an attempt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
+from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.ports import (
+    Clock,
+    Ids,
+    Journal,
+    Model,
+    PassagePlace,
+    Prompts,
+    SelfLog,
+    ToolHost,
+)
+from kernel_gamma.settings import Settings
+
+__all__ = ["BatchRule", "Debounce", "Node", "NodePorts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Debounce:
+    """Hold deliveries of a busy key until it has been quiet (both in seconds)."""
+
+    quiet_sec: float
+    max_sec: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRule:
+    """How many waiting deliveries of one batch key are handed over at once."""
+
+    max_count: int = 1
+    max_weight: int | None = None
+    """Sum of `weigh`; the first delivery is always taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePorts:
+    """Everything a node may reach."""
+
+    clock: Clock
+    ids: Ids
+    journal: Journal
+    model: Model
+    self_log: SelfLog
+    tools: ToolHost
+    prompts: Prompts
+    settings: Settings
+    place_of: Callable[[str], PassagePlace | None]
+    """Where the ledger last knew a passage id."""
+    seen: Callable[[str], Mapping[str, Json] | None]
+    """What was claimed under a dedupe key (effects.Claim) and has not expired."""
+
+
+class Node(ABC):
+    """Base of every node. Subclasses set `watch` and `emit` and write `handle`."""
+
+    watch: ClassVar[tuple[str, ...]] = ()
+    """Patterns relative to the data directory, `<queue>/<prefix>_*.json`; topology.yaml may override."""
+    emit: ClassVar[tuple[str, ...]] = ()
+    """Patterns it may write to; `*` may stand for one folder, as in `outbox/*/out_*.json`."""
+    concurrency: ClassVar[int] = 1
+    """Batches handled at the same time; deliveries of one `order_by` key never overlap."""
+    debounce: Debounce | None = None
+    batch: BatchRule = BatchRule()
+
+    def __init__(self, node_id: str, ports: NodePorts, config: Mapping[str, Json]) -> None:
+        """`config` is the node's own block of topology.yaml."""
+        self.id = node_id
+        self.ports = ports
+        self.config = config
+
+    def order_by(self, delivery: Delivery) -> str:
+        """Deliveries with the same key are handled in order; while one waits for a retry, later ones wait."""
+        return delivery.envelope.session_key if delivery.envelope else ""
+
+    def batch_by(self, delivery: Delivery) -> str:
+        """Only deliveries with the same key share a batch."""
+        return self.order_by(delivery)
+
+    def weigh(self, delivery: Delivery) -> int:
+        """Weight for BatchRule.max_weight."""
+        return 1
+
+    @abstractmethod
+    async def handle(self, batch: Batch) -> Outcome:
+        """Decide. Called again with the same batch after a crash before its commit."""
