@@ -111,8 +111,11 @@ class TrustSettings(_Section):
     """Who is believed how far: names of senders, sources or channels; others are `unknown`."""
 
     owner: tuple[str, ...] = ("owner",)
+    """The people whose mind this is."""
     known: tuple[str, ...] = ()
+    """People and programs she may write to of her own accord."""
     web: tuple[str, ...] = ()
+    """Text of strangers, feeds and pages: believed least, in whatever company it comes."""
 
 
 class BudgetSettings(_Section):
@@ -166,6 +169,7 @@ class ModelSettings(_Section):
     multimodal: RoleSettings | None = None
     """Images; unset = an image is named, not seen."""
     embedding: RoleSettings | None = None
+    """Vectors of texts."""
     timeout_sec: Annotated[float, Field(gt=0)] = 120.0
     """Longest wait for a whole answer, and for the next piece of a streamed one."""
     stream: Literal["auto", "on", "off"] = "auto"
@@ -179,6 +183,7 @@ class ModelSettings(_Section):
     breaker_sec: Annotated[float, Field(gt=0)] = 30.0
     """First pause of an open breaker; doubles up to breaker_max_sec."""
     breaker_max_sec: Annotated[float, Field(gt=0)] = 900.0
+    """Longest pause of an open breaker."""
 
 
 class ClockSettings(_Section):
@@ -198,14 +203,18 @@ class LogSettings(_Section):
     """data/kernel/logs/kgamma.log, one JSON object a line, rotated."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least weighty record that is written."""
     max_bytes: Annotated[int, Field(ge=10_000)] = 5_000_000
+    """Size at which a log file is put aside."""
     backups: Annotated[int, Field(ge=0)] = 3
+    """Files put aside that are kept."""
 
 
 class DebugSettings(_Section):
     """For crash tests."""
 
     enabled: bool = False
+    """Allow kill_at."""
     kill_at: str | None = None
     """`step` or `step:n`: SIGKILL this process the n-th time it reaches the step (docs/crash-matrix.md)."""
 

@@ -177,6 +177,8 @@ class DeadLetter:
     detail: str
     """A sentence for a person."""
     deliveries: tuple[Delivery, ...] = ()
+    raw: str = ""
+    """A model's reply that could not be used, kept whole beside the reason."""
 
 
 Effect: TypeAlias = Emit | Append | Replace | Overwrite | Claim | Finish | RetryLater | DeadLetter

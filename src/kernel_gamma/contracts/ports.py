@@ -17,6 +17,7 @@ __all__ = [
     "Ids",
     "Journal",
     "Model",
+    "OutcomeUnknown",
     "Page",
     "PageStore",
     "Passage",
@@ -59,6 +60,10 @@ class Ids(Protocol):
         ...
 
 
+class OutcomeUnknown(Exception):
+    """A tool's intent stands in the journal without a receipt: it may or may not have run."""
+
+
 class Journal(Protocol):
     """What makes a repeated handler repeat nothing."""
 
@@ -69,11 +74,12 @@ class Journal(Protocol):
         run: Callable[[], Awaitable[Json]],
         *,
         kind: Literal["model", "tool"],
+        again: bool = False,
     ) -> Json:
-        """Run `run` and store its JSON result under (batch, step); a second call returns the stored one.
+        """Run `run` once and store its JSON result under (batch, step); later calls return it.
 
-        The intent is stored before, the result after. For `model` an intent without a result is simply
-        run again; for `tool` it raises `OutcomeUnknown`.
+        The intent is stored before, the result after. A `model` intent without a result is simply
+        run again. For a `tool` it raises OutcomeUnknown, unless `again` (an idempotent tool).
         """
         ...
 

@@ -1,0 +1,198 @@
+"""The built-in tools. Pure: each says what the commit is to do, together with its own receipt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from types import MappingProxyType
+
+from kernel_gamma.actions.registry import ToolSpec
+from kernel_gamma.actions.telling import note_of
+from kernel_gamma.contracts.effects import Append, Emit
+from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.events import safe_channel
+from kernel_gamma.contracts.language import Language
+from kernel_gamma.contracts.payloads import ActionPayload, OutPayload
+from kernel_gamma.contracts.ports import SelfLog, ToolResult
+from kernel_gamma.contracts.trust import Trust, reaches
+from kernel_gamma.self_stream.passages import clean, slug
+
+__all__ = ["BUILTINS", "Request", "run_builtin"]
+
+_RECALLED = 5
+_SECTION = re.compile(r"(?m)^(\s{0,3})(#{1,6}(?:\s|$))")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One permitted, valid use of a built-in tool."""
+
+    arguments: Mapping[str, Json]
+    order: ActionPayload
+    now: datetime
+    language: Language
+    self_log: SelfLog
+
+
+def run_builtin(name: str, request: Request) -> ToolResult:
+    """Run the built-in tool `name`; KeyError if there is none."""
+    return _RUN[name](request)
+
+
+def _send_message(request: Request) -> ToolResult:
+    given, order = request.arguments, request.order
+    text = str(given["text"]).strip()
+    if not text:
+        return ToolResult(False, refused=True, error="send_message: the text is empty")
+    to, back = _addressee(given.get("to"), order)
+    session = given.get("session") or (order.session_key if back else f"private:{to}")
+    channel = safe_channel(str(given.get("channel") or order.channel))
+    back = back and session == order.session_key and channel == safe_channel(order.channel)
+    need: Trust = "unknown" if back else "known"
+    if not reaches(order.trust, need):
+        return ToolResult(
+            False,
+            refused=True,
+            error=f"send_message: an event trusted as {order.trust} may only be answered where it"
+            f" came from; to write to {to or session} by {channel} it must be {need}",
+        )
+    out = OutPayload(
+        to=to, text=text, channel=channel, session=session, in_reply_to=order.traces if back else ()
+    )
+    emit = Emit(directory=f"outbox/{channel}", payload=out.model_dump(mode="json"), session_key=session)
+    kind = "answered" if back else "wrote"
+    note = note_of(kind, request.language, whom=to or channel, text=text)
+    return ToolResult(True, {"to": to, "channel": channel}, effects=(emit,), note=note)
+
+
+def _addressee(given: Json, order: ActionPayload) -> tuple[str | None, bool]:
+    """Who a message goes to, and whether that is who the decision came from."""
+    if not given:
+        return order.to, True
+    same = {str(order.to or "").casefold(), order.session_key.removeprefix("private:").casefold()}
+    if str(given).casefold() in same:
+        return order.to or given, True
+    return given, False
+
+
+def _write_diary(request: Request) -> ToolResult:
+    text = _paragraphs(str(request.arguments["text"]))
+    if not text:
+        return ToolResult(False, refused=True, error="write_diary: the text is empty")
+    day = request.now.date()
+    if given := request.arguments.get("date"):
+        try:
+            day = date.fromisoformat(str(given))
+        except ValueError:
+            problem = f"write_diary: {given} is no date like {day}"
+            return ToolResult(False, refused=True, error=problem)
+    append = Append(
+        page=f"diary/{day}.md",
+        text=f"## {request.now:%H:%M}\n\n{text}\n\n",
+        opening=f"# {day}\n\n",
+    )
+    note = note_of("diary", request.language, whom=str(day), text=text)
+    return ToolResult(True, {"date": str(day)}, effects=(append,), note=note)
+
+
+def _remember(request: Request) -> ToolResult:
+    topic = " ".join(str(request.arguments["topic"]).split())
+    text = _paragraphs(str(request.arguments["text"]))
+    if not topic or not text:
+        missing = "text" if topic else "topic"
+        return ToolResult(False, refused=True, error=f"remember: the {missing} is empty")
+    page = f"memories/{slug(topic)}.md"
+    append = Append(
+        page=page,
+        text=f"**{request.now:%Y-%m-%d %H:%M}** {text}\n\n",
+        opening=f"# {topic}\n\n",
+    )
+    note = note_of("remember", request.language, whom=topic, text=text)
+    return ToolResult(True, {"page": page}, effects=(append,), note=note)
+
+
+def _recall(request: Request) -> ToolResult:
+    query = str(request.arguments["query"]).strip()
+    if not query:
+        return ToolResult(False, refused=True, error="recall: the query is empty")
+    limit = int(request.arguments.get("limit", _RECALLED))
+    found = [
+        {"key": snippet.key, "time": snippet.heading, "text": snippet.text}
+        for snippet in request.self_log.search(query, limit)
+    ]
+    note = note_of("recall", request.language, whom=query, text=str(len(found)))
+    return ToolResult(True, {"query": query, "found": found}, note=note)
+
+
+def _paragraphs(text: str) -> str:
+    """The text for a page: a line that would open a section of its own is kept as plain words."""
+    return _SECTION.sub(r"\1\\\2", clean(text))
+
+
+_RUN: Mapping[str, Callable[[Request], ToolResult]] = MappingProxyType(
+    {
+        "send_message": _send_message,
+        "write_diary": _write_diary,
+        "remember": _remember,
+        "recall": _recall,
+    }
+)
+
+
+def _arguments(required: tuple[str, ...], **properties: Mapping[str, Json]) -> dict[str, Json]:
+    return {
+        "type": "object",
+        "properties": {name: dict(rule) for name, rule in properties.items()},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_WORDS = {"type": "string"}
+
+BUILTINS: tuple[ToolSpec, ...] = (
+    ToolSpec(
+        name="send_message",
+        description={
+            "en": "Send words to someone. Without to, channel and session they go back to where"
+            " the event came from.",
+            "zh": "给某人发去一段话。不填 to、channel、session，就送回事件来的地方。",
+        },
+        parameters=_arguments(("text",), text=_WORDS, to=_WORDS, channel=_WORDS, session=_WORDS),
+        idempotent=True,
+        outcome="note",
+    ),
+    ToolSpec(
+        name="write_diary",
+        description={
+            "en": "Write a section in the diary, today's page unless a date (YYYY-MM-DD) is given.",
+            "zh": "在日记里写一节；不填日期（YYYY-MM-DD）就写在今天。",
+        },
+        parameters=_arguments(("text",), text=_WORDS, date=_WORDS),
+        idempotent=True,
+        outcome="note",
+    ),
+    ToolSpec(
+        name="remember",
+        description={
+            "en": "Keep something under a topic, for good.",
+            "zh": "把一件事按题目长久记住。",
+        },
+        parameters=_arguments(("topic", "text"), topic=_WORDS, text=_WORDS),
+        idempotent=True,
+        outcome="note",
+    ),
+    ToolSpec(
+        name="recall",
+        description={
+            "en": "Search memories, diary and past stream; what is found comes back as an event.",
+            "zh": "在记忆、日记和往日的流里寻找；找到的会作为事件回来。",
+        },
+        parameters=_arguments(
+            ("query",), query=_WORDS, limit={"type": "integer", "minimum": 1, "maximum": 20}
+        ),
+        idempotent=True,
+    ),
+)

@@ -1,0 +1,200 @@
+"""How a dropped file enters the books, and how a file leaves them without having been handled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from kernel_gamma.bus.disk import Disk
+from kernel_gamma.bus.files import FileSign, move, sync_paths, sync_tree
+from kernel_gamma.bus.folders import INBOX, TAKEN
+from kernel_gamma.bus.intake import Arrival, Intake, Refusal
+from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.bus.reading import KEEP_BYTES, Reader, envelope_of
+from kernel_gamma.bus.records import Books, Departure
+from kernel_gamma.bus.subscription import Observer, QueuedFile, Subscription, departure
+from kernel_gamma.contracts.effects import Delivery
+from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.ports import Clock
+from kernel_gamma.errors import Poison
+
+__all__ = ["Acceptance", "AcceptancePorts"]
+
+log = structlog.get_logger(__name__)
+
+_SYNC_ONE_BY_ONE = 8
+"""Up to so many files are made durable one by one; more share one sync of the file system."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptancePorts:
+    """What acceptance works with; all of it belongs to the bus."""
+
+    root: bytes
+    clock: Clock
+    disk: Disk
+    books: Books
+    reader: Reader
+    subscriptions: Mapping[str, Subscription]
+    subscribers: Callable[[str, str], tuple[str, ...]]
+    step: Callable[[str], None]
+    observe: Observer
+    full: bool
+    """Accepted files survive a power cut before they are acknowledged."""
+
+
+class Acceptance:
+    """Takes arrivals and refusals in order; one directory at a time."""
+
+    def __init__(self, ports: AcceptancePorts) -> None:
+        self._ports = ports
+
+    async def known(self, directory: str, names: Collection[bytes]) -> Collection[bytes]:
+        """Which names of a directory are in the books, or just leaving it."""
+
+        def look(ledger: Ledger) -> list[bytes]:
+            return [n for n in names if ledger.one("known_name", directory, n) is not None]
+
+        return await self._ports.disk.attempt(look)
+
+    async def accept(self, intake: Intake, found: list[Arrival | Refusal]) -> None:
+        """Consecutive arrivals share a transaction, refusals come one by one, all in order."""
+        arrivals: list[Arrival] = []
+        for item in found:
+            if isinstance(item, Arrival):
+                if self._ports.subscribers(intake.directory, os.fsdecode(item.name)):
+                    arrivals.append(item)
+                continue
+            if arrivals:
+                await self._accept_arrivals(intake.directory, arrivals)
+                arrivals = []
+            await self._refuse(intake.directory, item)
+        if arrivals:
+            await self._accept_arrivals(intake.directory, arrivals)
+
+    async def _refuse(self, directory: str, item: Refusal) -> None:
+        name = os.fsdecode(item.name)
+        record = partial(
+            self._ports.books.record_refused,
+            queue=directory,
+            name=name,
+            kind=item.kind,
+            detail=item.detail,
+            now=self._ports.clock.now(),
+        )
+        await self._ports.disk.commit(record)
+        log.warning("set aside", file=name, queue=directory, error=item.kind, detail=item.detail)
+        self._ports.observe("refused", {"name": name, "error": item.kind, "detail": item.detail})
+
+    async def _accept_arrivals(self, directory: str, arrivals: list[Arrival]) -> None:
+        now = self._ports.clock.now()
+        record = partial(
+            self._ports.books.record_accepted,
+            queue=directory,
+            names=[os.fsdecode(a.name) for a in arrivals],
+            at=now.timestamp(),
+            taken=TAKEN if directory == INBOX else None,
+        )
+        intact: dict[int, bool] = {}
+
+        def after(files: list[tuple[Departure, tuple[str, ...]]]) -> None:
+            self._ports.step("accept.recorded")
+            for (file, _), arrival in zip(files, arrivals, strict=True):
+                intact[file.seq] = self._take(file, arrival.sign)
+            self._ports.step("accept.renamed")
+            if self._ports.full:
+                self._make_durable(directory, [file for file, _ in files])
+
+        accepted = await self._ports.disk.attempt(record, after=after)
+        for (file, nodes), arrival in zip(accepted, arrivals, strict=True):
+            document = arrival.document if intact[file.seq] else None
+            await self._offer(file, nodes, document, size=arrival.sign.size, now=now)
+
+    def _take(self, file: Departure, sign: FileSign) -> bool:
+        """Rename a dropped file to its own number; whether it is still the content that was read."""
+        target = self._path(file.path)
+        dropped = f"{file.queue}/{file.name}"
+        if file.path != dropped:
+            move(self._path(dropped), target)
+        try:
+            return FileSign.of(os.lstat(target)) == sign
+        except OSError:
+            return False
+
+    def _path(self, relative: str) -> bytes:
+        return os.path.join(self._ports.root, os.fsencode(relative))
+
+    def _make_durable(self, directory: str, files: list[Departure]) -> None:
+        if len(files) > _SYNC_ONE_BY_ONE:
+            sync_tree(self._ports.root)
+            return
+        paths = [self._path(f.path) for f in files]
+        folders = {os.path.dirname(p) for p in paths} | {self._path(directory)}
+        sync_paths([*paths, *folders])
+
+    async def _offer(
+        self, file: Departure, nodes: tuple[str, ...], document: Json, *, size: int, now: datetime
+    ) -> None:
+        delivery = Delivery(
+            seq=file.seq,
+            queue=file.queue,
+            name=file.name,
+            origin="dropped",
+            document=document,
+            accepted_at=now,
+            envelope=envelope_of(document) if file.queue != INBOX else None,
+        )
+        queued = QueuedFile(delivery, file.path, None, large=size > KEEP_BYTES)
+        if document is None:
+            # It changed between reading and renaming: what is there now is what was dropped.
+            try:
+                queued.delivery = self._ports.reader.again(queued)
+            except FileNotFoundError:
+                await self.vanished(file.seq, ())
+                return
+            except Poison as error:
+                for node in nodes:
+                    await self.give_up(node, departure(queued), error, attempts=0)
+                return
+        for node in nodes:
+            self._ports.subscriptions[node].offer(queued, self._ports.clock.monotonic())
+        self._ports.observe("accepted", {"name": file.name, "queue": file.queue, "seq": file.seq})
+
+    async def vanished(self, seq: int, nodes: tuple[str, ...]) -> None:
+        """Somebody removed the file; `nodes` had counted it as waiting."""
+        now = self._ports.clock.now()
+        await self._ports.disk.attempt(lambda ledger: self._ports.books.record_vanished(ledger, seq, now))
+        log.warning("a file was removed from its queue by somebody", seq=seq)
+        for node in nodes:
+            self._ports.subscriptions[node].finished(seq)
+
+    async def give_up(self, node: str, file: Departure, error: Poison, *, attempts: int) -> None:
+        """A file that cannot be read any more goes to dead_letter/ with the reason."""
+        record = partial(
+            self._ports.books.record_dead,
+            node=node,
+            file=file,
+            kind=error.kind,
+            detail=str(error),
+            attempts=attempts,
+            now=self._ports.clock.now(),
+        )
+        await self._ports.disk.commit(record)
+        self._ports.observe("refused", {"name": file.name, "error": error.kind, "detail": str(error)})
+
+    async def expired(self, node: str, file: Departure) -> None:
+        """The producer's time to live is over: to done/, with a note."""
+        record = partial(
+            self._ports.books.record_closed,
+            node=node,
+            file=file,
+            reason="expired",
+            now=self._ports.clock.now(),
+        )
+        await self._ports.disk.commit(record)
+        log.info("expired", file=file.name, queue=file.queue)

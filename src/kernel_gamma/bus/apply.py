@@ -1,0 +1,80 @@
+"""Carrying out a plan on the file system. Every operation may be done again after a crash."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from kernel_gamma.bus.files import move, write_whole
+from kernel_gamma.bus.folders import INBOX, OUTBOX
+from kernel_gamma.bus.plan import Operation
+from kernel_gamma.contracts.envelope import Json, encode_document
+from kernel_gamma.contracts.ports import PageStore
+
+__all__ = ["Applier"]
+
+
+class Applier:
+    """Knows the data directory and the pages; used by one thread at a time."""
+
+    def __init__(
+        self,
+        root: str,
+        pages: PageStore,
+        *,
+        step: Callable[[str], None],
+        on_conflict: Callable[[str, str], None],
+    ) -> None:
+        """`step(name)` marks the named moments; `on_conflict(page, kept)` hears of refused pages."""
+        self._root = os.fsencode(root)
+        self._pages = pages
+        self._step = step
+        self._on_conflict = on_conflict
+
+    def apply(
+        self,
+        operations: list[Operation],
+        *,
+        redo: bool,
+        left: Callable[[str, str], bool] | None = None,
+    ) -> None:
+        """Carry out all operations in order. Raises OSError with the operation's path.
+
+        `redo`: some may already stand; `left(directory, name)` says that every subscriber has finished
+        an emitted file, which then is not written again.
+        """
+        for operation in operations:
+            match operation:
+                case ("append", page, text, opening, occurrence):
+                    self._append(page, text, opening, occurrence, redo)
+                case ("replace", page, text, expect, history):
+                    data = text.encode("utf-8", "replace")
+                    if not self._pages.replace(page, data, expect=expect, history=history):
+                        self._on_conflict(page, history)
+                case ("write", directory, name, text, kind):
+                    if redo and kind == "emit" and self._taken(directory, name, left):
+                        continue
+                    self._step(f"apply.{kind}.before")
+                    write_whole(self._path(directory), os.fsencode(name), text.encode())
+                    self._step(f"apply.{kind}.after")
+                case ("move", source, target):
+                    self._step("apply.move.before")
+                    move(self._path(source), self._path(target))
+                    self._step("apply.move.after")
+
+    def drop_event(self, name: str, event: Json) -> None:
+        """Put an event of the bus itself into the inbox, as anyone would."""
+        write_whole(self._path(INBOX), os.fsencode(name), encode_document(event))
+
+    def _append(self, page: str, text: str, opening: str, occurrence: int, redo: bool) -> None:
+        data = text.encode("utf-8", "replace")
+        self._pages.append(page, data, opening=opening.encode(), redo=redo, occurrence=occurrence)
+
+    def _taken(self, directory: str, name: str, left: Callable[[str, str], bool] | None) -> bool:
+        """Whether a consumer already has this file."""
+        if directory.startswith(OUTBOX + "/"):
+            return os.path.lexists(self._path(f"{directory}/done/{name}"))
+        return left is not None and left(directory, name)
+
+    def _path(self, relative: str) -> bytes:
+        return os.path.join(self._root, os.fsencode(relative))

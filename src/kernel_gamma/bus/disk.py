@@ -1,0 +1,255 @@
+"""The commit pipeline: record in the ledger, apply on disk, mark, forget; and waiting when the disk is full.
+
+A commit that is recorded but cannot be applied (disk full, page not writable) holds everything behind it:
+nothing more is recorded until it stands, so order and exactly-once survive, and the mind only waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from kernel_gamma.bus.apply import Applier
+from kernel_gamma.bus.files import sync_tree
+from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.bus.records import Books, Committed
+from kernel_gamma.bus.writer import Writer, is_disk_full
+
+__all__ = ["Disk", "DiskRules", "describe"]
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_MARK_MANY = 64
+_MARK_DELAY_SEC = 0.25
+_STALL_FIRST_SEC = 1.0
+_STALL_LONGEST_SEC = 30.0
+PUT_BACK_SEC = 30 * 60
+"""How long a passage that an editor's stale save drops is put back."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRules:
+    """Where, and how durable."""
+
+    root: bytes
+    full: bool
+    checkpoint_sec: float
+
+
+class Disk:
+    """Owns the order: record → apply → mark applied → (sync) → forget."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        books: Books,
+        applier: Applier,
+        rules: DiskRules,
+        *,
+        step: Callable[[str], None],
+        epoch: Callable[[], float],
+        on_stall: Callable[[str], None],
+    ) -> None:
+        """`epoch()` is the mind's time in seconds; `on_stall(reason)` hears of it, "" when it is over."""
+        self.writer = writer
+        self._books = books
+        self._applier = applier
+        self._root = rules.root
+        self._full = rules.full
+        self._checkpoint_sec = rules.checkpoint_sec
+        self._step = step
+        self._epoch = epoch
+        self._on_stall = on_stall
+        self._stuck: list[Committed] = []
+        self._stuck_error = ""
+        self._marks: list[Committed] = []
+        self._mark_timer: asyncio.TimerHandle | None = None
+        self._checkpoint: asyncio.Task[None] | None = None
+        self._newest_marked = 0
+        self._recovering: asyncio.Task[None] | None = None
+        self.stall_reason = ""
+        self.clear = asyncio.Event()
+        """Set while nothing is stuck."""
+        self.clear.set()
+
+    async def commit(self, record: Callable[[Ledger], Committed | None]) -> Committed | None:
+        """Record and apply; retried for as long as the disk is full. Returns once both are done.
+
+        If the effects cannot be applied now, the commit stands all the same and `clear` is unset.
+        """
+        while True:
+            await self.clear.wait()
+            try:
+                committed = await self.writer.submit(record, after=self._apply, durable=True)
+            except Exception as error:
+                if not is_disk_full(error):
+                    raise
+                await self._wait_for_space(error)
+                continue
+            self._look_after(committed)
+            return committed
+
+    async def attempt(self, run: Callable[[Ledger], T], *, after: Callable[[T], None] | None = None) -> T:
+        """A job without effects on disk of its own; retried for as long as the disk is full."""
+        while True:
+            await self.clear.wait()
+            try:
+                return await self.writer.submit(run, after=after)
+            except Exception as error:
+                if not is_disk_full(error):
+                    raise
+                await self._wait_for_space(error)
+
+    def _apply(self, committed: Committed | None) -> None:
+        """In the writer, right after the transaction."""
+        if committed is None:
+            return
+        if self._stuck:
+            self._stuck.append(committed)
+            return
+        try:
+            self._applier.apply(committed.operations, redo=False)
+        except OSError as error:
+            self._stuck_error = describe(error)
+            self._stuck.append(committed)
+            return
+        self._applied(committed)
+
+    def _applied(self, committed: Committed) -> None:
+        self._step("commit.applied")
+        self._books.applied(committed)
+        self._marks.append(committed)
+
+    def _look_after(self, committed: Committed | None) -> None:
+        if self._stuck:
+            self._stall(self._stuck_error)
+        if committed is None:
+            return
+        loop = asyncio.get_running_loop()
+        if len(self._marks) >= _MARK_MANY:
+            self._mark()
+        elif self._mark_timer is None:
+            self._mark_timer = loop.call_later(_MARK_DELAY_SEC, self._mark)
+
+    def _mark(self) -> None:
+        if self._mark_timer is not None:
+            self._mark_timer.cancel()
+            self._mark_timer = None
+        self.writer.submit_soon(self._mark_job)
+        if self._checkpoint is None:
+            self._checkpoint = asyncio.create_task(self._checkpoint_later())
+
+    def _mark_job(self, ledger: Ledger) -> None:
+        """Losing these marks to a crash or a rollback only means that the effects are checked once more."""
+        marks, self._marks = self._marks, []
+        for committed in marks:
+            ledger.run("commit_applied" if self._full else "forget_applied", committed.n)
+            for seq in committed.leaving:
+                ledger.run("left_file", seq)
+            self._newest_marked = committed.n
+
+    async def _checkpoint_later(self) -> None:
+        try:
+            await asyncio.sleep(self._checkpoint_sec)
+            await self.checkpoint()
+        finally:
+            self._checkpoint = None
+
+    async def checkpoint(self) -> None:
+        """Make what is applied power-safe (full durability) and forget what need not be kept."""
+        newest, now = self._newest_marked, self._epoch()
+        if self._full:
+            try:
+                await asyncio.to_thread(sync_tree, self._root)
+            except OSError as error:
+                log.warning("the file system could not be synced", error=describe(error))
+                return
+            self._step("checkpoint.synced")
+
+        def forget(ledger: Ledger) -> None:
+            if self._full:
+                ledger.run("commits_synced", newest)
+            ledger.run("forget_blocks", now - PUT_BACK_SEC)
+            ledger.run("drop_claims", now)
+
+        try:
+            await self.writer.submit(forget)
+        except Exception as error:
+            if not is_disk_full(error):
+                raise
+
+    def stick(self, commits: list[Committed], reason: str) -> None:
+        """Commits left unapplied by an earlier process that still cannot be applied."""
+        self._stuck.extend(commits)
+        self._stuck_error = reason
+        self._stall(reason)
+
+    def _stall(self, reason: str) -> None:
+        if self._recovering is not None:
+            return
+        self.clear.clear()
+        self.stall_reason = reason
+        log.error("the mind waits: the disk cannot be written", reason=reason)
+        self._on_stall(reason)
+        self._recovering = asyncio.create_task(self._recover())
+
+    async def _recover(self) -> None:
+        pause = _STALL_FIRST_SEC
+        while self._stuck:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _STALL_LONGEST_SEC)
+            await self.writer.submit(lambda _: None, after=lambda _: self._unstick())
+            self.stall_reason = self._stuck_error
+        self._recovering = None
+        self.stall_reason = ""
+        self.clear.set()
+        log.info("the disk can be written again")
+        self._on_stall("")
+        self._mark()
+
+    def _unstick(self) -> None:
+        while self._stuck:
+            try:
+                self._applier.apply(self._stuck[0].operations, redo=True)
+            except OSError as error:
+                self._stuck_error = describe(error)
+                return
+            self._applied(self._stuck.pop(0))
+
+    async def _wait_for_space(self, error: Exception) -> None:
+        """The ledger itself cannot grow: everybody waits, then tries again."""
+        reason = f"ledger.db cannot be written: {error}; free some space"
+        self.stall_reason = reason
+        self._on_stall(reason)
+        log.error("the mind waits: the ledger cannot be written", error=str(error))
+        await asyncio.sleep(_STALL_FIRST_SEC)
+        if self._recovering is None:
+            self.stall_reason = ""
+            self._on_stall("")
+
+    async def close(self) -> None:
+        """Mark what is applied, sync, end the timers."""
+        for task in (self._checkpoint, self._recovering):
+            if task is not None:
+                task.cancel()
+        if self._mark_timer is not None:
+            self._mark_timer.cancel()
+        if not self._stuck:
+            await self.writer.submit(self._mark_job)
+            await self.checkpoint()
+        await self.writer.drain()
+        self.writer.close()
+
+
+def describe(error: OSError) -> str:
+    """One line that names the path and what to do."""
+    where = error.filename
+    path = where.decode(errors="replace") if isinstance(where, bytes) else str(where or "the data directory")
+    mend = "free some space" if is_disk_full(error) else "make it writable"
+    return f"{path}: {error.strerror or error}; {mend} and the mind goes on by itself"

@@ -1,0 +1,47 @@
+"""Questions to the ledger while it is being written: its own connection sees only what is committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.ports import Clock, PassagePlace
+
+__all__ = ["Inquiries"]
+
+
+class Inquiries:
+    """Read-only; used on the event loop."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._ledger = Ledger.open(path, read_only=True)
+        self._clock = clock
+
+    def seen(self, key: str) -> Mapping[str, Json] | None:
+        """What was claimed under a dedupe key and has not expired."""
+        row = self._ledger.one("claim", key, self._clock.now().timestamp())
+        found: Mapping[str, Json] | None = json.loads(row[0]) if row else None
+        return found
+
+    def place_of(self, passage_id: str) -> PassagePlace | None:
+        """Where a passage was put."""
+        row = self._ledger.one("passage", passage_id)
+        return PassagePlace(*row) if row else None
+
+    def tokens_on(self, day: str) -> int:
+        """Prompt and answer tokens of one local day, all roles."""
+        row = self._ledger.one("tokens_on", day)
+        return int(row[0]) if row else 0
+
+    def recent_passages(self, since: datetime) -> list[tuple[str, str]]:
+        """Id and text of the passages younger than `since` that were never put back."""
+        rows = self._ledger.all("recent_passages", since.timestamp())
+        return [(passage_id, block) for passage_id, block in rows]
+
+    def close(self) -> None:
+        """No more questions."""
+        self._ledger.close()

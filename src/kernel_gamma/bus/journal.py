@@ -1,0 +1,78 @@
+"""What makes a repeated handler repeat nothing: the result of every model call and tool run, by cause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from kernel_gamma.bus.disk import Disk
+from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.bus.steps import KillSwitch
+from kernel_gamma.contracts.effects import Batch
+from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.ports import Clock, OutcomeUnknown
+
+__all__ = ["LedgerJournal"]
+
+
+class LedgerJournal:
+    """The Journal port over the ledger."""
+
+    def __init__(self, disk: Disk, clock: Clock, kill: KillSwitch) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._step = kill
+
+    async def once(
+        self,
+        batch: Batch,
+        step: str,
+        run: Callable[[], Awaitable[Json]],
+        *,
+        kind: Literal["model", "tool"],
+        again: bool = False,
+    ) -> Json:
+        """See ports.Journal. The result of a `model` step may carry usage, which the ledger sums by day."""
+        now = self._clock.now().timestamp()
+
+        def begin(ledger: Ledger) -> tuple[Any, ...] | None:
+            row = ledger.one("journal_result", batch.id, step)
+            if row is None or (row[0] is None and (kind == "model" or again)):
+                ledger.run("journal_intent", batch.id, step, batch.node, kind, batch.trace_id, now)
+            return row
+
+        row = await self._disk.attempt(begin)
+        if row is not None and row[0] is not None:
+            return json.loads(row[1])
+        if row is not None and kind == "tool" and not again:
+            raise OutcomeUnknown(f"{step} was started before the process ended and left no receipt")
+        self._step("journal.intent")
+        result = await run()
+        self._step("journal.ran")
+        values = self._row(result)
+
+        def finish(ledger: Ledger) -> None:
+            ledger.run("journal_done", *values, batch.id, step)
+
+        await self._disk.attempt(finish)
+        self._step("journal.result")
+        return result
+
+    def _row(self, result: Json) -> tuple[Any, ...]:
+        """Columns of `journal_done`, the usage taken from a model's result."""
+        now = self._clock.now()
+        found = result if isinstance(result, dict) else {}
+        usage = found.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        return (
+            now.timestamp(),
+            json.dumps(result),
+            f"{now:%Y-%m-%d}" if usage else None,
+            found.get("role"),
+            found.get("model"),
+            usage.get("prompt_tokens"),
+            usage.get("completion_tokens"),
+            usage.get("cached_tokens"),
+            usage.get("cost"),
+        )

@@ -1,0 +1,199 @@
+"""The bus's memory: one SQLite file in WAL mode, one connection, statements from ledger.sql.
+
+It knows what was accepted, delivered, committed and spent. It holds nothing that cannot be lost without
+losing events: every file it speaks of stands in its queue until it is finished.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from kernel_gamma.errors import Fenced, SettingsError
+
+__all__ = ["MIGRATIONS", "Ledger", "LedgerDamaged"]
+
+Row = tuple[Any, ...]
+
+
+class LedgerDamaged(Exception):
+    """The file is no readable SQLite database; `str()` says which."""
+
+
+def _first_schema(db: sqlite3.Connection) -> None:
+    db.executescript(
+        """
+        CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+        CREATE TABLE files (
+            seq INTEGER PRIMARY KEY, queue TEXT NOT NULL, name BLOB NOT NULL, path BLOB NOT NULL,
+            origin TEXT NOT NULL, state TEXT NOT NULL, trust TEXT NOT NULL, file_id TEXT, trace_id TEXT,
+            session_key TEXT, accepted_at REAL NOT NULL, expires_at REAL, commit_n INTEGER,
+            final BLOB, outcome TEXT);
+        CREATE INDEX files_in_queue ON files (queue, name) WHERE state IN ('live', 'leaving');
+        CREATE INDEX files_live ON files (seq) WHERE state = 'live';
+        CREATE INDEX files_leaving ON files (final) WHERE state = 'leaving';
+        CREATE INDEX files_trace ON files (trace_id) WHERE trace_id IS NOT NULL;
+        CREATE INDEX files_id ON files (file_id) WHERE file_id IS NOT NULL;
+        CREATE INDEX files_commit ON files (commit_n) WHERE commit_n IS NOT NULL;
+        CREATE TABLE lookup (id TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id, seq)) WITHOUT ROWID;
+        CREATE TABLE deliveries (
+            node TEXT NOT NULL, seq INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'waiting', batch_id TEXT,
+            attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0,
+            solo INTEGER NOT NULL DEFAULT 0, next_try REAL, error TEXT, started_at REAL, ended_at REAL,
+            PRIMARY KEY (node, seq)) WITHOUT ROWID;
+        CREATE INDEX deliveries_open ON deliveries (node, seq)
+            WHERE status IN ('waiting', 'running', 'retry');
+        CREATE INDEX deliveries_file ON deliveries (seq, status);
+        CREATE INDEX deliveries_batch ON deliveries (batch_id) WHERE batch_id IS NOT NULL;
+        CREATE TABLE commits (
+            n INTEGER PRIMARY KEY AUTOINCREMENT, batch_id TEXT NOT NULL UNIQUE, node TEXT NOT NULL,
+            trace_id TEXT, at REAL NOT NULL, plan TEXT, outputs TEXT NOT NULL,
+            applied INTEGER NOT NULL DEFAULT 0, synced INTEGER NOT NULL DEFAULT 0);
+        CREATE INDEX commits_unapplied ON commits (n) WHERE applied = 0;
+        CREATE INDEX commits_unsynced ON commits (n) WHERE synced = 0;
+        CREATE TABLE passages (
+            passage_id TEXT PRIMARY KEY, commit_n INTEGER NOT NULL, page TEXT NOT NULL,
+            offset INTEGER NOT NULL, length INTEGER NOT NULL, sha256 TEXT NOT NULL,
+            heading TEXT NOT NULL, kind TEXT NOT NULL,
+            at REAL NOT NULL, batch_id TEXT NOT NULL, trace_id TEXT, put_back INTEGER NOT NULL DEFAULT 0,
+            block TEXT);
+        CREATE INDEX passages_sha ON passages (sha256);
+        CREATE INDEX passages_commit ON passages (commit_n);
+        CREATE INDEX passages_blocks ON passages (at) WHERE block IS NOT NULL;
+        CREATE TABLE claims (
+            key TEXT PRIMARY KEY, value TEXT NOT NULL, expires_at REAL NOT NULL) WITHOUT ROWID;
+        CREATE INDEX claims_expiry ON claims (expires_at);
+        CREATE TABLE journal (
+            batch_id TEXT NOT NULL, step TEXT NOT NULL, node TEXT NOT NULL, kind TEXT NOT NULL, trace_id TEXT,
+            started_at REAL NOT NULL, ended_at REAL, result TEXT, day TEXT, role TEXT, model TEXT,
+            prompt_tokens INTEGER, completion_tokens INTEGER, cached_tokens INTEGER, cost REAL,
+            PRIMARY KEY (batch_id, step)) WITHOUT ROWID;
+        CREATE INDEX journal_day ON journal (day) WHERE day IS NOT NULL;
+        """
+    )
+
+
+MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
+    ("2026-11 first schema", _first_schema),
+)
+"""Applied once each, in order, and recorded; only forward."""
+
+
+@cache
+def _statements() -> dict[str, str]:
+    text = (files("kernel_gamma.bus") / "ledger.sql").read_text(encoding="utf-8")
+    found: dict[str, str] = {}
+    for block in re.split(r"(?m)^-- name: ", text)[1:]:
+        name, _, rest = block.partition("\n")
+        found[name.strip()] = "\n".join(x for x in rest.splitlines() if not x.startswith("--")).strip()
+    return found
+
+
+class Ledger:
+    """Open with `Ledger.open`. Not thread-safe: one thread at a time, the writer sees to it."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self._sql = _statements()
+        self._full = False
+        self.path = path
+        self.boot = 0
+        """Our fence number; 0 while the ledger is only read."""
+        self.serial = 0
+        """Counts transactions, so that a job can tell whether it shares one with an earlier job."""
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False) -> Ledger:
+        """Open or create. Raises LedgerDamaged, or SettingsError when a newer version wrote it."""
+        try:
+            db = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+                timeout=10,
+            )
+            ledger = cls(db, path)
+            if not read_only:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA synchronous = NORMAL")
+                db.execute("PRAGMA journal_size_limit = 16000000")
+            ledger._migrate(read_only)
+        except sqlite3.DatabaseError as error:
+            raise LedgerDamaged(f"{path}: {error}") from error
+        return ledger
+
+    def _migrate(self, read_only: bool) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            raise SettingsError(
+                str(self.path),
+                "version",
+                f"written by a newer kernel-gamma (schema {version})",
+                "upgrade, or restore",
+            )
+        if read_only:
+            return
+        for number, (name, migrate) in enumerate(MIGRATIONS, 1):
+            if number > version:
+                migrate(self._db)
+                self._db.execute(f"PRAGMA user_version = {number}")
+                self.run("set_meta", f"migration {number}", name)
+
+    def take_over(self) -> int:
+        """Raise the boot number: commits of any older process are refused from here on."""
+        with self.transaction(full=True):
+            row = self.one("fence")
+            self.boot = (int(row[0]) if row else 0) + 1
+            self.run("set_meta", "boot", str(self.boot))
+        return self.boot
+
+    @contextmanager
+    def transaction(self, *, full: bool) -> Iterator[None]:
+        """One write transaction; `full` = fsynced before it returns. Raises Fenced if another took over."""
+        if full != self._full:
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            self._full = full
+        self._db.execute("BEGIN IMMEDIATE")
+        self.serial += 1
+        try:
+            if self.boot:
+                self._check_fence()
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _check_fence(self) -> None:
+        row = self.one("fence")
+        if row is None or int(row[0]) != self.boot:
+            raise Fenced(f"{self.path}: another daemon has taken over this mind")
+
+    def run(self, name: str, *values: object) -> int:
+        """Execute a named statement; returns the last row id."""
+        return self._db.execute(self._sql[name], values).lastrowid or 0
+
+    def run_many(self, name: str, rows: Sequence[Row]) -> None:
+        """Execute a named statement for each row."""
+        self._db.executemany(self._sql[name], rows)
+
+    def one(self, name: str, *values: object) -> Row | None:
+        """The first row of a named query."""
+        row: Row | None = self._db.execute(self._sql[name], values).fetchone()
+        return row
+
+    def all(self, name: str, *values: object) -> list[Row]:
+        """All rows of a named query."""
+        return self._db.execute(self._sql[name], values).fetchall()
+
+    def close(self) -> None:
+        """Close the connection; nothing is pending outside transactions."""
+        self._db.close()

@@ -1,0 +1,317 @@
+"""What the bus writes into the ledger: each function is one job inside a transaction of the writer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from kernel_gamma.bus.files import free_name
+from kernel_gamma.bus.folders import ACKS, DEAD_LETTER, INBOX, fitting_name
+from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.bus.plan import Operation, Plan, PlannedEmit, Verdict, encode, write_operation
+from kernel_gamma.contracts.effects import Batch, Delivery
+from kernel_gamma.contracts.envelope import Json, rfc3339
+from kernel_gamma.contracts.ports import PageStore
+
+__all__ = ["Books", "Committed", "Departure", "NewFile"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A queue file a commit has entered into the books."""
+
+    seq: int
+    emit: PlannedEmit
+    nodes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Committed:
+    """A commit that is in the ledger and must be applied."""
+
+    n: int
+    operations: list[Operation]
+    new_files: list[NewFile] = field(default_factory=list)
+    leaving: list[int] = field(default_factory=list)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A file that leaves its queue."""
+
+    seq: int
+    queue: str
+    name: str
+    path: str
+    """Where it stands now, relative to the data directory."""
+    origin: str
+    trace_id: str | None = None
+
+
+class Books:
+    """The ledger together with what must be known to write it: numbers, free names, offsets."""
+
+    def __init__(
+        self, root: bytes, pages: PageStore, *, subscribers: Callable[[str, str], tuple[str, ...]]
+    ) -> None:
+        """`subscribers(directory, name)` are the nodes a file is meant for."""
+        self._root = root
+        self._pages = pages
+        self._subscribers = subscribers
+        self._seq = 0
+        self._n = 0
+        self._ends: dict[str, int] = {}
+        self._ends_serial = -1
+        self._reserved: dict[str, set[bytes]] = {}
+
+    def start(self, ledger: Ledger) -> None:
+        """Read the newest numbers."""
+        self._seq = int((ledger.one("last_seq") or (0,))[0])
+        self._n = int((ledger.one("last_commit") or (0,))[0])
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def record_commit(
+        self, ledger: Ledger, plan: Plan, batch: Batch, departures: dict[int, Departure], now: datetime
+    ) -> Committed | None:
+        """Write a plan; None if this batch was committed before (then nothing is to be done)."""
+        if ledger.one("commit_of_batch", plan.batch_id) is not None:
+            return None
+        self._n += 1
+        plan.moves.clear()  # this job may run again after a rolled back group
+        plan.farewells.clear()
+        done = Committed(self._n, [], verdicts=dict(plan.verdicts))
+        self._place_appends(ledger, plan)
+        plan.locate()
+        at = now.timestamp()
+        for emit in plan.emits:
+            if (new := self._add_emit(ledger, emit, self._n, at)) is not None:
+                done.new_files.append(new)
+        for delivery in batch:
+            self._close(ledger, plan, delivery, departures[delivery.seq], done, now)
+        self._add_passages(ledger, plan, at)
+        for claim in plan.claims:
+            until = (now + timedelta(hours=claim.hours)).timestamp()
+            ledger.run("add_claim", claim.key, json.dumps(dict(claim.value)), until, at)
+        done.operations = plan.operations()
+        outputs = json.dumps(plan.outputs())
+        stored = encode(done.operations)
+        ledger.run("add_commit", self._n, plan.batch_id, plan.node, plan.trace_id, at, stored, outputs)
+        return done
+
+    def _place_appends(self, ledger: Ledger, plan: Plan) -> None:
+        if self._ends_serial != ledger.serial:
+            # Earlier transactions have been applied: the page itself says where it ends.
+            self._ends.clear()
+            self._ends_serial = ledger.serial
+        for append in plan.appends:
+            end = self._ends.get(append.page)
+            append.offset = self._pages.next_offset(append.page) if end is None else end
+            self._ends[append.page] = append.offset + len(append.data)
+            row = ledger.one("same_passages", append.sha256) if append.passage_id else None
+            append.occurrence = int(row[0]) + 1 if row else 1
+
+    def applied(self, committed: Committed) -> None:
+        """The effects stand on disk: names are taken for real."""
+        for op in committed.operations:
+            if op[0] == "move":
+                directory, _, name = op[2].rpartition("/")
+                self._reserved.get(directory, set()).discard(os.fsencode(name))
+
+    def _add_emit(self, ledger: Ledger, emit: PlannedEmit, n: int, at: float) -> NewFile | None:
+        nodes = self._subscribers(emit.directory, emit.name)
+        if not nodes:
+            return None
+        seq, envelope = self.next_seq(), emit.envelope
+        expires = at + envelope.ttl_sec if envelope.ttl_sec is not None else None
+        path = os.fsencode(f"{emit.directory}/{emit.name}")
+        ledger.run(
+            "add_file", seq, emit.directory, os.fsencode(emit.name), path, "bus", "live", emit.trust,
+            envelope.id, envelope.trace_id, envelope.session_key, at, expires, n,
+        )  # fmt: skip
+        for node in nodes:
+            ledger.run("add_delivery", node, seq)
+        for other in emit.ids():
+            ledger.run("add_lookup", other, seq)
+        return NewFile(seq, emit, nodes)
+
+    def _add_passages(self, ledger: Ledger, plan: Plan, at: float) -> None:
+        for append in plan.appends:
+            if append.passage_id is None:
+                continue
+            heading = append.text.split("\n", 1)[0].removeprefix("## ")
+            ledger.run(
+                "add_passage", append.passage_id, self._n, append.page, append.offset, len(append.data),
+                append.sha256, heading, append.kind, at, plan.batch_id, plan.trace_id, append.text,
+            )  # fmt: skip
+
+    def _close(
+        self, ledger: Ledger, plan: Plan, delivery: Delivery, file: Departure, done: Committed, now: datetime
+    ) -> None:
+        verdict = plan.verdicts[delivery.seq]
+        if verdict.status == "retry":
+            at = now.timestamp() + (verdict.after_sec or 0.0)
+            ledger.run("retry_delivery", delivery.attempt, at, verdict.reason, plan.node, delivery.seq)
+            return
+        status = "finished" if verdict.status == "finished" else "dead"
+        reason = f"{verdict.kind}: {verdict.reason}" if status == "dead" else None
+        ledger.run(
+            "close_delivery", status, now.timestamp(), reason, delivery.attempt, plan.node, delivery.seq
+        )
+        if (ledger.one("still_open", delivery.seq) or (0,))[0]:
+            return
+        self._depart(ledger, plan, file, verdict, done, now)
+
+    def _depart(
+        self, ledger: Ledger, plan: Plan, file: Departure, verdict: Verdict, done: Committed, now: datetime
+    ) -> None:
+        """The last subscriber is through: the file goes to done/, or to dead_letter/ if any gave it up."""
+        dead = ledger.one("any_dead", file.seq)
+        if dead is None:
+            target = self.done_path(file, now)
+            outcome = verdict.reason or "done"
+        else:
+            node, error, attempts = dead
+            kind, _, detail = str(error or "").partition(": ")
+            target, writes = self.dead_path(
+                file, kind, detail, node=node, attempts=attempts, now=now, raw=verdict.raw
+            )
+            plan.farewells.extend(writes)
+            outcome = "dead"
+        plan.moves.append(("move", file.path, target))
+        ledger.run("leave_file", os.fsencode(target), outcome, file.seq)
+        done.leaving.append(file.seq)
+
+    def done_path(self, file: Departure, now: datetime) -> str:
+        """A free name under the queue's done/ folder of the local day."""
+        return self._free(f"{file.queue}/done/{now:%Y-%m-%d}", file)
+
+    def _free(self, directory: str, file: Departure) -> str:
+        base = os.path.join(self._root, os.fsencode(directory))
+        reserved = self._reserved.setdefault(directory, set())
+        chosen = free_name(base, os.fsencode(file.name), file.seq, reserved)
+        reserved.add(chosen)
+        return f"{directory}/{os.fsdecode(chosen)}"
+
+    def dead_path(
+        self,
+        file: Departure,
+        kind: str,
+        detail: str,
+        *,
+        node: str,
+        attempts: int,
+        now: datetime,
+        raw: str = "",
+    ) -> tuple[str, list[Operation]]:
+        """A free name under dead_letter/, with the reason beside it and the producer's ack."""
+        target = self._free(f"{DEAD_LETTER}/{now:%Y-%m-%d}", file)
+        reason: dict[str, Json] = {
+            "path": f"{file.queue}/{file.name}",
+            "error": kind or "failed",
+            "detail": detail,
+            "node": node,
+            "attempts": attempts,
+            "time": rfc3339(now),
+        }
+        if file.trace_id:
+            reason["trace_id"] = file.trace_id
+        if raw:
+            reason["raw"] = raw
+        writes = [write_operation(reason_path(target), reason)]
+        if file.queue == INBOX and file.origin == "dropped":
+            refusal = {"ok": False, "error": f"{kind}: {detail}" if kind else detail}
+            writes.append(write_operation(f"{ACKS}/{file.name}", refusal))
+        return target, writes
+
+    def record_accepted(
+        self, ledger: Ledger, queue: str, names: Sequence[str], at: float, taken: str | None
+    ) -> list[tuple[Departure, tuple[str, ...]]]:
+        """Enter dropped files in order, with their names-to-be in `taken` (None: they stay in place)."""
+        accepted = []
+        for name in names:
+            seq, nodes = self.next_seq(), self._subscribers(queue, name)
+            path = f"{queue}/{name}"
+            if taken is not None:
+                path = f"{taken}/{os.fsdecode(fitting_name(b'%d_' % seq, os.fsencode(name)))}"
+            file = Departure(seq, queue, name, path, "dropped")
+            self._enter(ledger, file, at)
+            for node in nodes:
+                ledger.run("add_delivery", node, seq)
+            accepted.append((file, nodes))
+        return accepted
+
+    def _enter(self, ledger: Ledger, file: Departure, at: float) -> None:
+        ledger.run(
+            "add_file", file.seq, file.queue, os.fsencode(file.name), os.fsencode(file.path), "dropped",
+            "live", "unknown", None, None, None, at, None, None,
+        )  # fmt: skip
+
+    def record_refused(
+        self, ledger: Ledger, queue: str, name: str, kind: str, detail: str, now: datetime
+    ) -> Committed:
+        """A dropped file that can never be accepted goes straight to dead_letter/."""
+        file = Departure(self.next_seq(), queue, name, f"{queue}/{name}", "dropped")
+        self._enter(ledger, file, now.timestamp())
+        target, writes = self.dead_path(file, kind, detail, node="bus", attempts=0, now=now)
+        return self.record_departure(
+            ledger, f"refused_{file.seq}", "bus", file, target, writes, outcome="dead", now=now
+        )
+
+    def record_dead(
+        self, ledger: Ledger, node: str, file: Departure, kind: str, detail: str, attempts: int, now: datetime
+    ) -> Committed | None:
+        """The bus gives a delivery up; the file leaves when no other node still has it."""
+        error = f"{kind}: {detail}"
+        ledger.run("close_delivery", "dead", now.timestamp(), error, attempts, node, file.seq)
+        if (ledger.one("still_open", file.seq) or (0,))[0]:
+            return None
+        target, writes = self.dead_path(file, kind, detail, node=node, attempts=attempts, now=now)
+        return self.record_departure(
+            ledger, f"dead_{node}_{file.seq}", node, file, target, writes, outcome="dead", now=now
+        )
+
+    def record_closed(
+        self, ledger: Ledger, node: str, file: Departure, reason: str, now: datetime
+    ) -> Committed | None:
+        """A delivery ends without its node (expired, the node is gone); the last one moves the file."""
+        ledger.run("close_delivery", "finished", now.timestamp(), reason, 0, node, file.seq)
+        if (ledger.one("still_open", file.seq) or (0,))[0]:
+            return None
+        target = self.done_path(file, now)
+        return self.record_departure(
+            ledger, f"closed_{node}_{file.seq}", node, file, target, [], outcome=reason, now=now
+        )
+
+    def record_vanished(self, ledger: Ledger, seq: int, now: datetime) -> None:
+        """A file somebody removed from its queue: nothing is left to do for it."""
+        for (node,) in ledger.all("live_file_nodes", seq):
+            ledger.run("close_delivery", "finished", now.timestamp(), "the file was removed", 0, node, seq)
+        ledger.run("leave_file", None, "removed by somebody", seq)
+        ledger.run("left_file", seq)
+
+    def record_departure(
+        self, ledger: Ledger, cause: str, node: str, file: Departure, target: str, writes: list[Operation],
+        *, outcome: str, now: datetime,
+    ) -> Committed:  # fmt: skip
+        """A file leaves its queue by a decision of the bus itself (refused, poisoned, orphaned)."""
+        self._n += 1
+        operations: list[Operation] = [*writes, ("move", file.path, target)]
+        ledger.run(
+            "add_commit", self._n, cause, node, file.trace_id, now.timestamp(), encode(operations), "[]"
+        )
+        ledger.run("leave_file", os.fsencode(target), outcome, file.seq)
+        return Committed(self._n, operations, leaving=[file.seq])
+
+
+def reason_path(target: str) -> str:
+    """Where the reason of a dead file stands; long names are cut so that it fits."""
+    directory, _, name = target.rpartition("/")
+    raw = os.fsencode(name)[: 255 - len(b".reason.json")]
+    return f"{directory}/{os.fsdecode(raw)}.reason.json"

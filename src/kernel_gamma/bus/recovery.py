@@ -1,0 +1,232 @@
+"""What a start finds and puts right, before anything is delivered.
+
+Commits that were recorded but not applied are applied again, oldest first (after a reboot also those that
+were not synced). Deliveries that were in flight are suspects: the batch that killed the process is among
+them. Each is delivered again alone; only a death while alone counts, and enough of them set it aside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+import structlog
+
+from kernel_gamma.bus.apply import Applier
+from kernel_gamma.bus.disk import describe
+from kernel_gamma.bus.files import list_names, move
+from kernel_gamma.bus.folders import INBOX, TAKEN, matches
+from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.bus.plan import decode
+from kernel_gamma.bus.records import Books, Committed, Departure
+from kernel_gamma.bus.writer import Writer
+
+__all__ = ["Recovered", "Suspect", "recover"]
+
+log = structlog.get_logger(__name__)
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A batch to be delivered alone."""
+
+    node: str
+    seqs: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the bus goes on with."""
+
+    suspects: list[Suspect] = field(default_factory=list)
+    backlog: dict[str, int] = field(default_factory=dict)
+    """Open deliveries by node."""
+    stuck: list[Committed] = field(default_factory=list)
+    stuck_reason: str = ""
+
+
+def recover(
+    writer: Writer,
+    books: Books,
+    applier: Applier,
+    *,
+    root: bytes,
+    nodes: Mapping[str, tuple[str, ...]],
+    now: datetime,
+    max_deaths: int,
+) -> Recovered:
+    """Put the folder and the ledger in step. `nodes` are the subscribers with their watch patterns."""
+    found = Recovered()
+    writer.run_now(books.start)
+    _redo(writer, applier, found)
+    writer.run_now(lambda ledger: _finish_renames(ledger, books, root, now))
+    _put_back_strays(writer, root)
+    departures: list[Committed] = []
+    writer.run_now(lambda ledger: departures.extend(_close_orphans(ledger, books, nodes, now)), full=True)
+    found.suspects = writer.run_now(
+        lambda ledger: _suspects(ledger, books, max_deaths, now, departures), full=True
+    )
+    _carry_out(writer, applier, departures, found)
+    writer.run_now(lambda ledger: _join(ledger, nodes))
+    for node in nodes:
+        row = writer.run_now(partial(_open_count, node=node))
+        found.backlog[node] = int(row[0]) if row else 0
+    return found
+
+
+def _open_count(ledger: Ledger, node: str) -> tuple[int, ...] | None:
+    return ledger.one("count_open", node)
+
+
+def _redo(writer: Writer, applier: Applier, found: Recovered) -> None:
+    """Apply again what may not stand on disk."""
+    boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
+    known = writer.run_now(_boot_id_row)
+    rebooted = known is not None and known[0] != boot
+    query = "unsynced" if rebooted else "unapplied"
+    rows = writer.run_now(lambda ledger: ledger.all(query))
+    commits = [Committed(n, decode(plan)) for n, plan in rows if plan is not None]
+    _carry_out(writer, applier, commits, found)
+    if not found.stuck:
+        writer.run_now(lambda ledger: ledger.run("set_meta", "boot_id", boot))
+    if commits:
+        log.info("commits of the last run were carried out again", commits=len(commits), rebooted=rebooted)
+
+
+def _boot_id_row(ledger: Ledger) -> tuple[str, ...] | None:
+    return ledger.one("get_meta", "boot_id")
+
+
+def _carry_out(writer: Writer, applier: Applier, commits: list[Committed], found: Recovered) -> None:
+    for committed in commits:
+        if not found.stuck:
+            try:
+                applier.apply(committed.operations, redo=True, left=lambda d, n: _left(writer, d, n))
+            except OSError as error:
+                found.stuck_reason = describe(error)
+            else:
+                writer.run_now(partial(_mark, committed=committed))
+                continue
+        found.stuck.append(committed)
+
+
+def _mark(ledger: Ledger, committed: Committed) -> None:
+    ledger.run("commit_applied", committed.n)
+    for seq in committed.leaving:
+        ledger.run("left_file", seq)
+    for operation in committed.operations:
+        if operation[0] == "move":
+            ledger.run("left_path", os.fsencode(operation[2]))
+
+
+def _left(writer: Writer, directory: str, name: str) -> bool:
+    """Whether every subscriber has finished an emitted file, so that it must not be written again."""
+    row = writer.run_now(lambda ledger: ledger.one("file_state", directory, os.fsencode(name)))
+    return row is not None and row[0] != "live"
+
+
+def _finish_renames(ledger: Ledger, books: Books, root: bytes, now: datetime) -> None:
+    """Files that were accepted but not yet renamed when the process died; and those somebody removed."""
+    for seq, queue, name, path, _ in ledger.all("live_files"):
+        target = os.path.join(root, path)
+        if os.path.lexists(target):
+            continue
+        dropped = os.path.join(root, os.fsencode(queue), name)
+        if dropped != target and os.path.lexists(dropped):
+            move(dropped, target)
+            continue
+        books.record_vanished(ledger, seq, now)
+        log.warning("a queued file is gone", queue=queue, file=os.fsdecode(name), seq=seq)
+
+
+def _put_back_strays(writer: Writer, root: bytes) -> None:
+    """Files in inbox/taken/ that no ledger knows (it was lost) are dropped again."""
+    base = os.path.join(root, os.fsencode(TAKEN))
+    known = {os.path.basename(row[3]) for row in writer.run_now(lambda ledger: ledger.all("live_files"))}
+    strays = [n for n in list_names(base) if n not in known and not n.startswith(b".")]
+    for name in sorted(strays, key=_number_of):
+        original = name.partition(b"_")[2] or name
+        target = os.path.join(root, os.fsencode(INBOX), original)
+        if os.path.lexists(target):
+            target = os.path.join(root, os.fsencode(INBOX), name)
+        move(os.path.join(base, name), target)
+    if strays:
+        log.warning("files without a ledger entry were dropped again", files=len(strays))
+
+
+def _number_of(name: bytes) -> tuple[int, bytes]:
+    number = name.partition(b"_")[0]
+    return (int(number) if number.isdigit() else 0, name)
+
+
+def _close_orphans(
+    ledger: Ledger, books: Books, nodes: Mapping[str, tuple[str, ...]], now: datetime
+) -> list[Committed]:
+    """Deliveries of nodes that left the topology end, on the record."""
+    departures = []
+    for (node,) in ledger.all("orphan_deliveries"):
+        if node in nodes:
+            continue
+        for (seq,) in ledger.all("orphan_files", node):
+            file = _departure(ledger, seq)
+            if file is None:
+                continue
+            reason = f"node {node} is not in the topology any more"
+            if (done := books.record_closed(ledger, node, file, reason, now)) is not None:
+                departures.append(done)
+        log.warning("deliveries of a removed node were closed", node=node)
+    return departures
+
+
+def _suspects(
+    ledger: Ledger, books: Books, max_deaths: int, now: datetime, departures: list[Committed]
+) -> list[Suspect]:
+    rows = ledger.all("running")
+    batches = [list(group) for _, group in groupby(rows, key=lambda row: (row[0], row[2]))]
+    alone = len(batches) == 1
+    suspects: list[Suspect] = []
+    for batch in batches:
+        node, batch_id = batch[0][0], batch[0][2]
+        if alone and len(batch) == 1:
+            deaths = batch[0][3] + 1
+            if deaths >= max_deaths:
+                file = _departure(ledger, batch[0][1])
+                if file is not None:
+                    detail = f"the process died {deaths} times while this was handled alone"
+                    gone = books.record_dead(ledger, node, file, "killed_the_process", detail, deaths, now)
+                    departures.extend([gone] if gone is not None else [])
+                continue
+            ledger.run("suspect_delivery", deaths, batch[0][5], batch_id, node, batch[0][1])
+            suspects.append(Suspect(node, (batch[0][1],)))
+        elif alone:
+            # A whole batch died alone: its members one by one, and nobody is charged yet.
+            for row in batch:
+                ledger.run("suspect_delivery", row[3], 1, None, node, row[1])
+                suspects.append(Suspect(node, (row[1],)))
+        else:
+            for row in batch:
+                ledger.run("suspect_delivery", row[3], row[5], batch_id, node, row[1])
+            suspects.append(Suspect(node, tuple(row[1] for row in batch)))
+    return suspects
+
+
+def _join(ledger: Ledger, nodes: Mapping[str, tuple[str, ...]]) -> None:
+    """Nodes that joined the topology see what still stands in their queues; a file for nobody stays."""
+    for node, patterns in nodes.items():
+        for seq, queue, name in ledger.all("add_missing_deliveries", node):
+            if any(matches(pattern, queue, os.fsdecode(name)) for pattern in patterns):
+                ledger.run("add_delivery", node, seq)
+
+
+def _departure(ledger: Ledger, seq: int) -> Departure | None:
+    row = ledger.one("file_by_seq", seq)
+    if row is None or row[6] != "live":
+        return None
+    return Departure(row[0], row[1], os.fsdecode(row[2]), os.fsdecode(row[3]), row[4], row[5])

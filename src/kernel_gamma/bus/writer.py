@@ -1,0 +1,150 @@
+"""The one writer of the ledger: jobs that coincide share a transaction.
+
+With `durability: process` everything happens on the event loop: a transaction costs less than a thread
+switch. With `full` it happens in one worker thread, because an fsync takes milliseconds, and whatever is
+submitted meanwhile rides in the next transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kernel_gamma.bus.ledger import Ledger
+
+__all__ = ["Writer", "is_disk_full"]
+
+T = TypeVar("T")
+
+_FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether the error says that no byte more fits."""
+    if isinstance(error, sqlite3.OperationalError):
+        return "full" in str(error) or "disk I/O" in str(error)
+    return isinstance(error, OSError) and error.errno in _FULL_CODES
+
+
+@dataclass(slots=True)
+class _Job:
+    run: Callable[[Ledger], Any]
+    after: Callable[[Any], None] | None
+    durable: bool
+    future: asyncio.Future[Any] | None
+
+
+class Writer:
+    """Group commit. `submit` from the loop only."""
+
+    def __init__(self, ledger: Ledger, *, full: bool, step: Callable[[str], None]) -> None:
+        self._ledger = ledger
+        self._full = full
+        self._step = step
+        self._jobs: list[_Job] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scheduled = False
+        self._flushing = False
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="ledger") if full else None
+        self._idle: asyncio.Event | None = None
+
+    async def submit(
+        self,
+        run: Callable[[Ledger], T],
+        *,
+        after: Callable[[T], None] | None = None,
+        durable: bool = False,
+    ) -> T:
+        """Run a job inside the next transaction, then `after(result)` once it is committed.
+
+        `durable`: with full durability, fsynced before it returns. A job that raises takes nothing else
+        down: the group is rolled back and each job runs in a transaction of its own.
+        """
+        loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._enqueue(_Job(run, after, durable, future))
+        result: T = await future
+        return result
+
+    def submit_soon(self, run: Callable[[Ledger], Any]) -> None:
+        """Run a job inside the next transaction; nobody waits, a failure is the next waiter's too."""
+        self._loop = asyncio.get_running_loop()
+        self._enqueue(_Job(run, None, False, None))
+
+    def _enqueue(self, job: _Job) -> None:
+        self._jobs.append(job)
+        if not self._scheduled and not self._flushing:
+            assert self._loop is not None
+            self._scheduled = True
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._scheduled = False
+        if not self._jobs or self._flushing:
+            return
+        group, self._jobs = self._jobs, []
+        if self._pool is None:
+            self._settle(group, self._flush(group))
+            return
+        assert self._loop is not None
+        self._flushing = True
+        running = self._loop.run_in_executor(self._pool, self._flush, group)
+        running.add_done_callback(lambda done: self._flushed(group, done))
+
+    def _flushed(self, group: list[_Job], done: asyncio.Future[list[Any]]) -> None:
+        self._flushing = False
+        if (error := done.exception()) is not None:
+            self._settle(group, [error] * len(group))
+        else:
+            self._settle(group, done.result())
+        if self._jobs:
+            self._begin()
+
+    def _settle(self, group: list[_Job], results: list[Any]) -> None:
+        for job, result in zip(group, results, strict=True):
+            if job.future is None or job.future.done():
+                continue
+            if isinstance(result, BaseException):
+                job.future.set_exception(result)
+            else:
+                job.future.set_result(result)
+
+    def _flush(self, group: list[_Job]) -> list[Any]:
+        """One transaction for the group; results in order, an exception in place of a failed one."""
+        full = self._full and any(job.durable for job in group)
+        try:
+            with self._ledger.transaction(full=full):
+                results = [job.run(self._ledger) for job in group]
+                self._step("commit.before")
+            self._step("commit.recorded")
+        except Exception as error:  # noqa: BLE001 - every waiter gets it
+            if len(group) == 1:
+                return [error]
+            return [result for job in group for result in self._flush([job])]
+        for index, job in enumerate(group):
+            if job.after is not None:
+                try:
+                    job.after(results[index])
+                except Exception as error:  # noqa: BLE001 - this waiter gets it
+                    results[index] = error
+        return results
+
+    def run_now(self, run: Callable[[Ledger], T], *, full: bool = False) -> T:
+        """A transaction right here; only while nothing has been submitted (start and stop)."""
+        with self._ledger.transaction(full=full and self._full):
+            return run(self._ledger)
+
+    async def drain(self) -> None:
+        """Wait until everything submitted so far is through."""
+        while self._jobs or self._flushing or self._scheduled:
+            await self.submit(lambda _: None)
+
+    def close(self) -> None:
+        """End the worker thread; call after `drain`."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)

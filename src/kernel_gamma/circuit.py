@@ -1,0 +1,132 @@
+"""Circuit: the loop of every node. Takes a batch, lets the node decide, commits or says why not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+import structlog
+
+from kernel_gamma.bus.delivery import Hold, Limits
+from kernel_gamma.bus.event_bus import FileEventBus
+from kernel_gamma.bus.subscription import Subscriber
+from kernel_gamma.contracts.effects import Batch
+from kernel_gamma.errors import Fenced, Stop
+from kernel_gamma.nodes.base import Node, NodePorts
+from kernel_gamma.topology import Declared
+
+__all__ = ["Circuit"]
+
+log = structlog.get_logger(__name__)
+
+Phase = Literal["taking", "handling", "committing"]
+
+
+class Circuit:
+    """All nodes of one mind. `run` until `stop`; `subscribers` is what the bus must know first."""
+
+    def __init__(self, bus: FileEventBus, declared: Sequence[Declared], ports: NodePorts) -> None:
+        self._bus = bus
+        self._declared = list(declared)
+        self._nodes: dict[str, Node] = {d.id: d.node_class(d.id, ports, d.config) for d in declared}
+        self._workers: dict[asyncio.Task[None], Phase] = {}
+        self._fatal: BaseException | None = None
+        self._ended = asyncio.Event()
+
+    def subscribers(self) -> list[Subscriber]:
+        """One per node."""
+        return [_subscriber(d, self._nodes[d.id]) for d in self._declared]
+
+    async def run(self) -> None:
+        """Start every worker and wait until `stop`; raises Stop or Fenced if a node or the bus did."""
+        await self._clear_suspects()
+        for declared in self._declared:
+            for _ in range(declared.concurrency):
+                task = asyncio.create_task(self._serve(self._nodes[declared.id]), name=declared.id)
+                self._workers[task] = "taking"
+                task.add_done_callback(self._worker_ended)
+        await self._ended.wait()
+        if self._fatal is not None:
+            raise self._fatal
+
+    def _worker_ended(self, task: asyncio.Task[None]) -> None:
+        self._workers.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fatal = self._fatal or error
+            self._ended.set()
+
+    async def _clear_suspects(self) -> None:
+        """What was in flight when the last process died runs alone: a second death has a culprit."""
+        for suspect in self._bus.suspects():
+            batch = await self._bus.take_suspect(suspect)
+            if batch is not None:
+                await self._handle(self._nodes[suspect.node], batch)
+
+    async def _serve(self, node: Node) -> None:
+        while True:
+            self._phase("taking")
+            batch = await self._bus.next_batch(node.id)
+            await self._handle(node, batch)
+
+    def _phase(self, phase: Phase) -> None:
+        task = asyncio.current_task()
+        if task in self._workers:
+            self._workers[task] = phase
+
+    async def _handle(self, node: Node, batch: Batch) -> None:
+        self._phase("handling")
+        try:
+            outcome = await node.handle(batch)
+            self._phase("committing")
+            await self._bus.commit(batch, outcome)
+        except asyncio.CancelledError:
+            self._phase("committing")
+            await self._bus.release(batch, reason="the daemon was stopped")
+            raise
+        except (Stop, Fenced):
+            raise
+        except Exception as error:  # noqa: BLE001 - a node never stays broken: whatever it raised is an attempt
+            self._phase("committing")
+            log.warning(
+                "a node failed",
+                node=node.id,
+                trace_id=batch.trace_id,
+                error=f"{type(error).__name__}: {error}",
+            )
+            await self._bus.fail(batch, error)
+
+    async def stop(self, grace_sec: float) -> None:
+        """Stop taking; running handlers may finish within the grace, the rest goes back to its queue."""
+        self._cancel("taking")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_sec
+        while self._workers and loop.time() < deadline:
+            await asyncio.wait(
+                self._workers, timeout=min(0.05, grace_sec), return_when=asyncio.FIRST_COMPLETED
+            )
+            self._cancel("taking")
+        self._cancel("handling")
+        while self._workers:
+            await asyncio.wait(self._workers, timeout=0.05)
+            self._cancel("taking")
+        self._ended.set()
+
+    def _cancel(self, phase: Phase) -> None:
+        for task, where in list(self._workers.items()):
+            if where == phase:
+                task.cancel()
+
+
+def _subscriber(declared: Declared, node: Node) -> Subscriber:
+    debounce = node.debounce
+    return Subscriber(
+        node=declared.id,
+        watch=declared.watch,
+        emit=declared.emit,
+        limits=Limits(node.batch.max_count, node.batch.max_weight),
+        hold=Hold(debounce.quiet_sec, debounce.max_sec) if debounce is not None else None,
+        order_by=node.order_by,
+        batch_by=node.batch_by,
+        weigh=node.weigh,
+    )

@@ -1,0 +1,294 @@
+"""The composition root: opens one data directory, builds everything that belongs to it, hands out ports.
+
+Nothing here is global: several minds fit in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from kernel_gamma.actions.builtin import BUILTINS
+from kernel_gamma.actions.host import Tools
+from kernel_gamma.actions.registry import build_registry
+from kernel_gamma.bus.event_bus import BusPorts, FileEventBus
+from kernel_gamma.bus.files import Unreadable, read_regular, write_whole
+from kernel_gamma.bus.folders import ATTACHMENTS, SELF, SKELETON, STATUS_FILE
+from kernel_gamma.bus.inquiries import Inquiries
+from kernel_gamma.bus.journal import LedgerJournal
+from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
+from kernel_gamma.bus.steps import KillSwitch
+from kernel_gamma.bus.subscription import Observer
+from kernel_gamma.circuit import Circuit
+from kernel_gamma.configuration import Home, read_yaml
+from kernel_gamma.contracts.effects import Append, Outcome, PassageRef
+from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
+from kernel_gamma.contracts.json_text import read_document
+from kernel_gamma.contracts.language import Language
+from kernel_gamma.contracts.ports import Clock, Ids, Model
+from kernel_gamma.errors import SettingsError
+from kernel_gamma.model.gateway import ModelGateway
+from kernel_gamma.model.offline import OFFLINE_NOTICE
+from kernel_gamma.nodes.base import NodePorts
+from kernel_gamma.prompts import Prompts
+from kernel_gamma.rhythm.clock import clock_for
+from kernel_gamma.rhythm.ids import UlidIds
+from kernel_gamma.self_stream.pages import PageFiles
+from kernel_gamma.self_stream.passages import render
+from kernel_gamma.self_stream.stream import NOW, SelfStream
+from kernel_gamma.settings import Settings
+from kernel_gamma.topology import load_topology, wiring_warnings
+
+__all__ = ["Mind"]
+
+log = structlog.get_logger(__name__)
+
+_PUT_BACK = timedelta(minutes=30)
+_STATUS_EVERY_SEC = 1.0
+_LARGEST_ATTACHMENT = 20_000_000
+_PUT_BACK_NOTE: Mapping[Language, str] = {
+    "en": "_I put this passage back: a save of this page from an editor had dropped it._",
+    "zh": "_这一段是我放回来的：编辑器保存这一页时把它弄丢了。_",
+}
+
+
+class Mind:
+    """One data directory, alive between `start` and `stop`."""
+
+    def __init__(
+        self,
+        home: Path,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        model: Model | None = None,
+        observe: Observer | None = None,
+    ) -> None:
+        """Build everything from settings; nothing is delivered before `start`.
+
+        `model` replaces the configured one (tests, benchmarks). `observe` hears what happens, for a live
+        view. Raises SettingsError for whatever is wrong in config/ and prompts/.
+        """
+        self.settings = settings
+        self.home = Home(home)
+        self.data = self.home.data_dir(settings)
+        self._observer = observe
+        self.clock: Clock = clock_for(settings.clock)
+        self.ids: Ids = UlidIds(self.clock)
+        kill = KillSwitch(settings.debug.kill_at if settings.debug.enabled else None)
+        self._prepare_folders()
+        self._ledger = _open_ledger(self.data / "ledger.db")
+        self._inquiries = Inquiries(self._ledger.path, self.clock)
+        self.pages = PageFiles(self.data / SELF, kill, split_writes=kill.armed)
+        self.self_log = SelfStream(self.data / SELF)
+        self.model: Model = model or ModelGateway(
+            settings,
+            clock=self.clock,
+            spending=self._inquiries,
+            environ=environ,
+            read_attachment=self._read_attachment,
+        )
+        self.bus = FileEventBus(
+            self.data,
+            settings,
+            self._ledger,
+            BusPorts(
+                clock=self.clock,
+                ids=self.ids,
+                pages=self.pages,
+                parse=lambda raw: read_document(raw, max_depth=settings.inbox.max_depth),
+                kill=kill,
+                observe=self._observed,
+            ),
+        )
+        self.bus.on_listing = self._look_at_pages
+        self.declared = load_topology(self.home.topology_file(settings), home)
+        self._circuit = Circuit(self.bus, self.declared, self._ports(kill))
+        self._language: Language = "zh" if settings.language == "zh" else "en"
+        self._now_seen: tuple[int, int, int] | None = None
+        self._status_timer: asyncio.TimerHandle | None = None
+        self._started_at = self.clock.now()
+
+    def _prepare_folders(self) -> None:
+        for directory in SKELETON:
+            (self.data / directory).mkdir(parents=True, exist_ok=True)
+        device = self.data.stat().st_dev
+        for directory in SKELETON:
+            if (self.data / directory).stat().st_dev != device:
+                raise SettingsError(
+                    str(self.data / directory),
+                    "data_dir",
+                    "this folder is on another file system, so files cannot be moved into it whole",
+                    "keep the whole data directory on one file system",
+                )
+
+    def _ports(self, kill: KillSwitch) -> NodePorts:
+        settings = self.settings
+        journal = LedgerJournal(self.bus.disk, self.clock, kill)
+        tools_file = self.home.config_dir / "tools.yaml"
+        registry = build_registry(BUILTINS, read_yaml(tools_file) if tools_file.exists() else None)
+        return NodePorts(
+            clock=self.clock,
+            ids=self.ids,
+            journal=journal,
+            model=self.model,
+            self_log=self.self_log,
+            tools=Tools(registry, journal=journal, self_log=self.self_log, settings=settings),
+            prompts=Prompts(self.home.prompts_dir),
+            settings=settings,
+            place_of=self._inquiries.place_of,
+            seen=self._inquiries.seen,
+        )
+
+    def _read_attachment(self, path: str) -> bytes:
+        """An attachment below inbox/attachments/. Raises OSError when it cannot be read from there."""
+        base = (self.data / ATTACHMENTS).resolve()
+        found = (self.data / path).resolve()
+        if not found.is_relative_to(base):
+            raise OSError(f"{path} is not under {ATTACHMENTS}/")
+        try:
+            return read_regular(os.fsencode(found), _LARGEST_ATTACHMENT)[0]
+        except Unreadable as error:
+            raise OSError(f"{path}: {error}") from error
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Take the mind over, recover, list, watch."""
+        self._ledger.take_over()
+        for warning in wiring_warnings(self.declared):
+            log.warning("topology", warning=warning)
+        await self.bus.start(self._circuit.subscribers())
+        await self._say_offline()
+        self._write_status()
+
+    async def run(self) -> None:
+        """Deliver until `stop`; raises Stop or Fenced when the mind cannot go on."""
+        await self._circuit.run()
+
+    async def stop(self) -> None:
+        """Stop taking, let running handlers finish within the grace, commit them, close everything."""
+        await self._circuit.stop(self.settings.shutdown_grace_sec)
+        await self.bus.stop()
+        if self._status_timer is not None:
+            self._status_timer.cancel()
+        self._write_status(running=False)
+        self._inquiries.close()
+        self._ledger.close()
+        close = getattr(self.model, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def drained(self) -> str:
+        """Wait until nothing is pending, held, in retry or in flight: "" then, or why the rest is stuck."""
+        while True:
+            await self.bus.settle()
+            if self.bus.quiet():
+                return ""
+            if reason := self.bus.blocked():
+                return reason
+            await asyncio.sleep(0.02)
+
+    async def _say_offline(self) -> None:
+        """A new stream of a mind without a language model begins by saying so."""
+        page = self.self_log.page(NOW)
+        if not getattr(self.model, "offline", False) or page.text.strip():
+            return
+        text = render(self.clock.now(), OFFLINE_NOTICE[self._language])
+        ref = PassageRef(self.ids.new("psg"), "note")
+        cause = f"start_{self._ledger.boot}"
+        await self.bus.commit_own(cause, Outcome.of(Append(page=NOW, text=text, passage=ref)))
+
+    # ---- pages others touch
+
+    async def _look_at_pages(self) -> None:
+        """After a listing: passages that a foreign save of now.md has dropped are put back, once."""
+        mark = self.self_log.fingerprint(NOW)
+        if mark == self._now_seen:
+            return
+        self._now_seen = mark
+        recent = self._inquiries.recent_passages(self.clock.now() - _PUT_BACK)
+        if not recent or self._stands(recent[-1][0]):
+            return  # a stale save drops the newest passage first
+        lost = self.self_log.missing(NOW, [block.encode("utf-8", "replace") for _, block in recent])
+        for index in lost:
+            await self._put_back(*recent[index])
+
+    def _stands(self, passage_id: str) -> bool:
+        place = self._inquiries.place_of(passage_id)
+        if place is None:
+            return True
+        try:
+            with (self.data / SELF / place.page).open("rb") as page:
+                page.seek(place.offset)
+                return hashlib.sha256(page.read(place.length)).hexdigest() == place.sha256
+        except OSError:
+            return False
+
+    async def _put_back(self, passage_id: str, block: str) -> None:
+        heading, _, text = block.partition("\n")
+        note = _PUT_BACK_NOTE[self._language]
+        again = f"{heading}\n\n{note}\n\n{text.strip()}\n"
+        await self.bus.commit_own(
+            f"put_back_{passage_id}",
+            Outcome.of(Append(page=NOW, text=again)),
+            extra=lambda ledger: ledger.run("put_back", passage_id),
+        )
+        log.warning("a passage that a foreign save dropped was put back", passage=passage_id)
+
+    # ---- status
+
+    def _observed(self, what: str, details: Mapping[str, Any]) -> None:
+        if self._observer is not None:
+            self._observer(what, details)
+        if self._status_timer is None:
+            loop = asyncio.get_running_loop()
+            self._status_timer = loop.call_later(_STATUS_EVERY_SEC, self._write_status)
+
+    def status(self) -> dict[str, Json]:
+        """What only the running process knows; the rest of `kgamma status` is read from files."""
+        mode, reason = self.bus.watcher_state
+        model = getattr(self.model, "status", None)
+        return {
+            "pid": os.getpid(),
+            "mind": self.settings.mind,
+            "started_at": rfc3339(self._started_at),
+            "written_at": rfc3339(self.clock.now()),
+            "nodes": self.bus.node_states(),
+            "model": model() if model is not None else {"mode": "custom", "breaker": "closed"},
+            "watcher": {"mode": mode, "reason": reason or None},
+            "stalled": self.bus.disk.stall_reason or None,
+            "durability": self.settings.bus.durability,
+        }
+
+    def _write_status(self, *, running: bool = True) -> None:
+        self._status_timer = None
+        document = {**self.status(), "running": running}
+        directory, _, name = STATUS_FILE.rpartition("/")
+        try:
+            write_whole(os.fsencode(self.data / directory), name.encode(), encode_document(document))
+        except OSError as error:
+            log.warning("metrics/status.json could not be written", error=str(error))
+
+
+def _open_ledger(path: Path) -> Ledger:
+    """The ledger; a damaged one is set aside whole and a new one begun: files still pending come again."""
+    try:
+        return Ledger.open(path)
+    except LedgerDamaged as error:
+        number = 1
+        while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+            number += 1
+        for suffix in ("", "-wal", "-shm"):
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + suffix))
+        log.error("the ledger was damaged and set aside", error=str(error), kept=aside.name)
+        return Ledger.open(path)

@@ -1,0 +1,140 @@
+"""The few simple requests a mind without a language model understands, in English and Chinese. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Heard", "asks_time", "greets", "heard", "said"]
+
+_START = r"(?:^|(?<=[.!?,;:…]\s)|(?<=\n))[ \t]*(?:(?:please|and|then|also|could you|can you|would you)[ ,]+)*"
+_START_ZH = r"(?:^|(?<=[。！？，；,.!?\s]))\s*(?:(?:请你?|麻烦你?|帮我|帮忙|你要?|也|再|能不能|可以)\s*)*"
+
+_PATTERNS: tuple[tuple[Literal["diary", "remember", "recall"], re.Pattern[str]], ...] = (
+    (
+        "recall",
+        re.compile(
+            _START + r"(?:what do you (?:know|remember) (?:about|of)|do you (?:still )?remember"
+            r"|what did (?:i|we) (?:say|tell you) about|tell me what you (?:know|remember) about)"
+            r"\s+(?P<text>[^?\n]+)\??",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "recall",
+        re.compile(_START_ZH + r"你?还?(?:记得|知道)\s*(?P<text>[^?？\n]+?)\s*(?:吗|么|嘛)[?？]?"),
+    ),
+    (
+        "recall",
+        re.compile(
+            r"(?:关于|对于?)\s*(?P<text>[^?？\n，,]+?)[，,]?\s*你(?:还|都)?(?:知道|记得|了解)(?:些|点)?(?:什么|多少)"
+        ),
+    ),
+    ("recall", re.compile(_START_ZH + r"(?:回忆|回想)(?:一下)?[:：,，]?\s*(?P<text>[^?？\n]+)")),
+    (
+        "diary",
+        re.compile(
+            _START
+            + r"(?:write|note|put)(?: (?:it |this )?down| this| it)?,? (?:in(?:to)?|to) (?:your|the) diary"
+            r"(?:,? that\b|\s*[:,])?\s*(?P<text>\S.*)",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+    (
+        "diary",
+        re.compile(
+            _START
+            + r"write (?:a|your) diary(?: entry)?(?:,? (?:that|about|saying)\b|\s*[:,])?\s*(?P<text>\S.*)",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+    (
+        "diary",
+        re.compile(
+            _START_ZH
+            + r"(?:在|往|到)?(?:你的|你)?日记(?:本)?(?:里|中|上)?\s*(?:写|记)(?:下来?|上|道|一下|一笔)?"
+            r"\s*[:：,，]?\s*(?P<text>\S.*)",
+            re.DOTALL,
+        ),
+    ),
+    (
+        "diary",
+        re.compile(
+            _START_ZH
+            + r"(?:把(?P<first>[^\n]+?))?(?:写|记)(?:一?篇|一?则|个|进|到|入|在)?(?:你的)?日记(?:本)?"
+            r"(?:里|中|上)?"
+            r"\s*[:：,，]?\s*(?P<text>.*)",
+            re.DOTALL,
+        ),
+    ),
+    (
+        "remember",
+        re.compile(
+            _START + r"(?:remember|keep in mind|don'?t forget)(?: (?:about|for me))?"
+            r"(?:,? that\b|\s*[:,])?\s*(?P<text>\S.*)",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+    (
+        "remember",
+        re.compile(
+            _START_ZH + r"(?:记住|记着|记一下|记下来?|别忘了|不要忘记)\s*[:：,，]?\s*(?P<text>\S.*)",
+            re.DOTALL,
+        ),
+    ),
+)
+_EXTRA_LINE = re.compile(r"(?:session|channel|attachment|会话|渠道|附件): \S")
+"""Lines that follow an event's text in its fence."""
+
+_GREETS = re.compile(
+    r"\s*(?:(?:hi|hello|hey|good (?:morning|afternoon|evening)|greetings)\b"
+    r"|你好|您好|嗨|哈喽|早上好|早安|晚上好|下午好|大家好)",
+    re.IGNORECASE,
+)
+_ASKS_TIME = re.compile(
+    r"what(?:'s| is)? (?:the )?time|what time is it|几点|什么时间|现在.{0,4}时间", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A request found in words."""
+
+    kind: Literal["diary", "remember", "recall"]
+    text: str
+    """What to write or remember, whole; or what to look for."""
+
+
+def heard(body: str) -> Heard | None:
+    """The first request in an event's body; None when there is none."""
+    text = said(body)
+    found = [
+        (match.start(), -len(match[0]), Heard(kind, kept))
+        for kind, pattern in _PATTERNS
+        if (match := pattern.search(text)) and (kept := _kept(match))
+    ]
+    return min(found, key=lambda item: item[:2])[2] if found else None
+
+
+def said(body: str) -> str:
+    """The event's own words, without the lines about where it came from."""
+    lines: list[str] = []
+    for line in body.split("\n"):
+        if lines and _EXTRA_LINE.match(line):
+            break
+        lines.append(line)
+    return "\n".join(lines).strip()
+
+
+def greets(text: str) -> bool:
+    return _GREETS.match(text) is not None
+
+
+def asks_time(text: str) -> bool:
+    return _ASKS_TIME.search(text) is not None
+
+
+def _kept(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    return (groups["text"] or "").strip() or (groups.get("first") or "").strip()

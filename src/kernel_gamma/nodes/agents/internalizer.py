@@ -1,0 +1,168 @@
+"""`msg_` files → one passage of the stream: the mind experiences what waited together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pydantic import ValidationError
+
+from kernel_gamma.context.asking import Answer, Question
+from kernel_gamma.context.fences import is_image
+from kernel_gamma.context.turns import TurnBuilder, event_weight
+from kernel_gamma.context.unseen import tell_unseen
+from kernel_gamma.contracts.effects import (
+    Append,
+    Batch,
+    DeadLetter,
+    Delivery,
+    Effect,
+    Emit,
+    Outcome,
+    PassageRef,
+    Replace,
+)
+from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.language import Language, language_of
+from kernel_gamma.contracts.payloads import Event, MessagePayload, PassagePayload
+from kernel_gamma.contracts.trust import least
+from kernel_gamma.nodes.base import BatchRule, Node, NodePorts
+from kernel_gamma.self_stream.passages import check_passage, check_state, parse_reply, render
+
+__all__ = ["Internalizer"]
+
+_MOST = 64
+
+
+class Internalizer(Node):
+    """Asks the model once for all that waits, and appends what it tells."""
+
+    watch = ("pipeline/message_queue/msg_*.json",)
+    emit = ("pipeline/internalized/int_*.json",)
+
+    def __init__(self, node_id: str, ports: NodePorts, config: Mapping[str, Json]) -> None:
+        super().__init__(node_id, ports, config)
+        budgets = ports.settings.internalizer
+        self.batch = BatchRule(max_count=_MOST, max_weight=budgets.batch_tokens)
+        self._turns = TurnBuilder(ports.prompts, ports.self_log, self._count, budgets)
+
+    def batch_by(self, delivery: Delivery) -> str:
+        return f"{self.order_by(delivery)}\n{delivery.trust}"
+
+    def weigh(self, delivery: Delivery) -> int:
+        return event_weight(delivery.payload, self._count, self.ports.settings.internalizer)
+
+    async def handle(self, batch: Batch) -> Outcome:
+        readable: list[Delivery] = []
+        events: list[Event] = []
+        effects: list[Effect] = []
+        for delivery in batch:
+            try:
+                events += _events_of(delivery)
+                readable.append(delivery)
+            except ValidationError as error:
+                detail = f"no msg_ payload: {error.errors(include_url=False)[0]['msg']}"
+                effects.append(DeadLetter("invalid", detail, (delivery,)))
+        if events:
+            effects += await self._experience(batch, readable, events)
+        return Outcome.of(*effects)
+
+    async def _experience(
+        self, batch: Batch, deliveries: Sequence[Delivery], events: Sequence[Event]
+    ) -> list[Effect]:
+        ports = self.ports
+        texts = [event.text for event in events]
+        language = ports.settings.language
+        spoken: Language = language_of("\n".join(texts)) if language == "auto" else language
+        images = any(is_image(a) for event in events for a in event.attachments)
+        sees = images and ports.model.has_role("multimodal")
+        state = ports.self_log.state()
+        question = Question(
+            batch=batch,
+            agent=self.id,
+            role="multimodal" if sees else "quality",
+            prompt=self._turns.experience(
+                events, state=state, language=spoken, now=ports.clock.now(), see_images=sees
+            ),
+            language=spoken,
+            for_people=any(event.is_message for event in events),
+            remember={"state": state.sha256},
+        )
+        told = await question.ask(
+            ports.journal, ports.model, partial(_understand, ports.prompts.sources(spoken), texts)
+        )
+        passage = told.passage if sees else tell_unseen(told.passage, events, spoken)
+        passage_id = ports.ids.new("psg")
+        append = Append(
+            page="stream/now.md",
+            text=render(ports.clock.now(), passage),
+            passage=PassageRef(passage_id, "experience"),
+        )
+        changed = told.state is not None and told.state.strip() != state.text.strip()
+        emit = _announce(deliveries, events, passage_id, state_changed=changed)
+        if not changed:
+            return [append, emit]
+        page = f"{told.state}\n"
+        return [append, Replace(page="state.md", text=page, expect=told.state_read), emit]
+
+    def _count(self, text: str) -> int:
+        return self.ports.model.count_tokens("quality", text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """An answer that may be applied."""
+
+    passage: str
+    state: str | None
+    state_read: str | None
+    """Hash of the state page that was shown when this was answered."""
+
+
+def _understand(sources: Sequence[str], texts: Sequence[str], answer: Answer) -> _Told:
+    reply = parse_reply(answer.text)
+    problem = check_passage(reply.passage, prompt_sources=sources, event_texts=texts)
+    problem = problem or reply.problem
+    if problem is None and reply.state is not None:
+        problem = check_state(reply.state, prompt_sources=sources, event_texts=texts)
+    if problem:
+        raise ValueError(problem)
+    return _Told(reply.passage, reply.state, answer.remembered["state"])
+
+
+def _events_of(delivery: Delivery) -> list[Event]:
+    """The events; none is trusted further than the file that carries it."""
+    message = MessagePayload.model_validate(delivery.payload)
+    return [
+        event.model_copy(update={"trust": least((event.trust, delivery.trust))}) for event in message.events
+    ]
+
+
+def _announce(
+    deliveries: Sequence[Delivery], events: Sequence[Event], passage_id: str, *, state_changed: bool
+) -> Emit:
+    """The `int_` that says where the passage is; the bus fills in its offset, length and hash."""
+    worn = [delivery.envelope for delivery in deliveries if delivery.envelope is not None]
+    messages = [event for event in events if event.is_message]
+    trust = least(event.trust for event in events)
+    payload = PassagePayload(
+        message_ids=tuple(envelope.id for envelope in worn),
+        passage_id=passage_id,
+        stream_offset=0,
+        length=0,
+        sha256="",
+        state_changed=state_changed,
+        session_key=worn[-1].session_key if worn else events[-1].session,
+        channel=(messages or events)[-1].channel,
+        traces=tuple(dict.fromkeys(event.trace_id for event in events if event.trace_id)),
+        to=messages[-1].from_ if messages else None,
+        trust=trust,
+    )
+    return Emit(
+        directory="pipeline/internalized",
+        payload=payload.model_dump(mode="json"),
+        hops=max((envelope.hops for envelope in worn), default=0),
+        trust=trust,
+        locates=passage_id,
+    )

@@ -1,0 +1,118 @@
+"""`act_` files → tools: runs what was decided, in order, and tells what became of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import ValidationError
+
+from kernel_gamma.actions.telling import Told, action_event, spoken, told_as
+from kernel_gamma.contracts.effects import (
+    Append,
+    Batch,
+    DeadLetter,
+    Delivery,
+    Effect,
+    Emit,
+    Outcome,
+    PassageRef,
+)
+from kernel_gamma.contracts.payloads import Action, ActionPayload
+from kernel_gamma.contracts.ports import ToolResult
+from kernel_gamma.contracts.trust import least
+from kernel_gamma.nodes.base import Node
+from kernel_gamma.self_stream.passages import render
+
+__all__ = ["CommandDispatcher"]
+
+
+class CommandDispatcher(Node):
+    """Everything that was decided comes back: as a line in the stream, or as an event."""
+
+    watch = ("pipeline/action_queue/act_*.json",)
+    emit = (
+        "outbox/*/out_*.json",
+        "inbox/pending/evt_*.json",
+        "approvals/pending/act_*.json",
+        "tools/*/requests/act_*.json",
+    )
+    concurrency = 4
+
+    async def handle(self, batch: Batch) -> Outcome:
+        delivery = batch[0]
+        try:
+            order = ActionPayload.model_validate(delivery.payload)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            return Outcome.of(DeadLetter("invalid", f"no act_ payload: {where}: {first['msg']}"))
+        order = order.model_copy(update={"trust": least((order.trust, delivery.trust))})
+        if delivery.origin == "dropped":
+            return self._foreign(delivery, order)
+        if self._expired(delivery):
+            late = ToolResult(False, refused=True)
+            return Outcome.of(
+                *(self._event(action, order, "expired", late, delivery) for action in order.actions)
+            )
+        return await self._run(batch, delivery, order)
+
+    async def _run(self, batch: Batch, delivery: Delivery, order: ActionPayload) -> Outcome:
+        effects: list[Effect] = []
+        notes: list[str] = []
+        for action in order.actions:
+            result = await self.ports.tools.run(
+                action, order, batch=batch, trace_id=batch.trace_id, now=self.ports.clock.now()
+            )
+            effects += result.effects
+            if result.ok and not result.perceive:
+                notes.append(result.note)
+            else:
+                effects.append(self._event(action, order, told_as(result), result, delivery))
+        if notes:
+            block = render(self.ports.clock.now(), "\n\n".join(notes))
+            ref = PassageRef(self.ports.ids.new("psg"), "note")
+            effects.append(Append(page="stream/now.md", text=block, passage=ref))
+        return Outcome.of(*effects)
+
+    def _foreign(self, delivery: Delivery, order: ActionPayload) -> Outcome:
+        """Orders this mind did not write wait for a person, and she hears of them once."""
+        named = Action(
+            id="act_foreign",
+            tool=", ".join(action.tool for action in order.actions) or "?",
+            arguments={},
+            idempotency_key="",
+        )
+        waiting = ToolResult(False, refused=True)
+        keep = Emit(
+            directory="approvals/pending",
+            payload=order.model_dump(mode="json"),
+            session_key=order.session_key,
+            trust=order.trust,
+        )
+        return Outcome.of(keep, self._event(named, order, "waiting", waiting, delivery))
+
+    def _expired(self, delivery: Delivery) -> bool:
+        worn = delivery.envelope
+        if worn is None or worn.ttl_sec is None:
+            return False
+        ends = delivery.accepted_at + timedelta(seconds=worn.ttl_sec)
+        return self.ports.clock.now() > ends
+
+    def _event(
+        self,
+        action: Action,
+        order: ActionPayload,
+        told: Told,
+        result: ToolResult,
+        delivery: Delivery,
+    ) -> Emit:
+        language = spoken(self.ports.settings.language, action)
+        worn = delivery.envelope
+        return Emit(
+            directory="inbox/pending",
+            payload=action_event(action, order, told, result, language),
+            source_type="action",
+            session_key=order.session_key,
+            hops=(worn.hops if worn is not None else 0) + 1,
+            trust=order.trust,
+        )

@@ -1,0 +1,163 @@
+"""Built-in tools say what a commit is to do; they do nothing themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.fakes import START, MemorySelfLog
+
+from kernel_gamma.actions.builtin import Request, run_builtin
+from kernel_gamma.contracts.effects import Append, Emit
+from kernel_gamma.contracts.payloads import ActionPayload
+from kernel_gamma.contracts.ports import Snippet, ToolResult
+
+
+def order(**fields: Any) -> ActionPayload:
+    given: dict[str, Any] = {
+        "passage_id": "psg_1",
+        "actions": (),
+        "session_key": "private:alice",
+        "channel": "qq",
+        "to": "alice",
+        "traces": ("trace_1", "trace_2"),
+        "trust": "unknown",
+    }
+    return ActionPayload.model_validate(given | fields)
+
+
+def run(name: str, arguments: dict[str, Any], *, language: str = "en", **fields: Any) -> ToolResult:
+    log = MemorySelfLog()
+    log.found = [Snippet("memory.tea", "2026-11-02", "I know that Alice drinks tea.")] * 9
+    request = Request(arguments, order(**fields), START, language, log)  # type: ignore[arg-type]
+    return run_builtin(name, request)
+
+
+def sent(result: ToolResult) -> tuple[str, Any]:
+    (effect,) = result.effects
+    assert isinstance(effect, Emit)
+    return effect.directory, effect.payload
+
+
+def written(result: ToolResult) -> Append:
+    (effect,) = result.effects
+    assert isinstance(effect, Append)
+    return effect
+
+
+def test_an_answer_goes_back_where_the_event_came_from() -> None:
+    result = run("send_message", {"text": " At five. "})
+    assert sent(result) == (
+        "outbox/qq",
+        {
+            "to": "alice",
+            "text": "At five.",
+            "channel": "qq",
+            "session": "private:alice",
+            "in_reply_to": ["trace_1", "trace_2"],
+        },
+    )
+    assert result.ok and result.note == "I replied to alice: “At five.”"
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        {"to": "Alice"},
+        {"session": "private:alice"},
+        {"channel": "qq"},
+        {"to": "alice", "session": "private:alice", "channel": "qq"},
+    ],
+)
+def test_naming_the_place_it_came_from_is_still_an_answer(back: dict[str, str]) -> None:
+    _, payload = sent(run("send_message", {"text": "hi"} | back))
+    assert (payload["to"], payload["session"]) == ("alice", "private:alice")
+
+
+def test_a_recalled_answer_still_finds_its_person() -> None:
+    """The event that woke her was her own recall: nobody sent it, the session says who asked."""
+    _, payload = sent(run("send_message", {"text": "hi", "to": "Alice"}, to=None))
+    assert payload["session"] == "private:alice"
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        {"to": "x@example.org"},
+        {"session": "private:bob"},
+        {"channel": "mail"},
+        {"to": "x@example.org", "session": "private:alice", "channel": "qq"},
+    ],
+)
+def test_a_stranger_cannot_make_her_write_to_somebody_else(away: dict[str, str]) -> None:
+    result = run("send_message", {"text": "hi"} | away)
+    assert result.refused and not result.ok and result.effects == ()
+    assert "known" in result.error
+    directory, payload = sent(run("send_message", {"text": "hi"} | away, trust="known"))
+    assert payload["in_reply_to"] == []
+    assert directory == f"outbox/{away.get('channel', 'qq')}"
+
+
+def test_the_web_is_not_even_answered() -> None:
+    assert run("send_message", {"text": "hi"}, trust="web").refused
+
+
+def test_writing_to_somebody_else_opens_their_own_session() -> None:
+    result = run("send_message", {"text": "hi", "to": "bob"}, trust="owner", language="zh")
+    _, payload = sent(result)
+    assert (payload["to"], payload["session"]) == ("bob", "private:bob")
+    assert result.note == "我给 bob 写了：“hi”"
+
+
+@pytest.mark.parametrize("channel", ["../../self", "a/b", ".hidden", "", "..."])
+def test_a_channel_is_never_more_than_one_folder(channel: str) -> None:
+    directory, _ = sent(run("send_message", {"text": "x", "channel": channel}, trust="owner"))
+    name = directory.removeprefix("outbox/")
+    assert name and "/" not in name and not name.startswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("send_message", {"text": " \n"}),
+        ("write_diary", {"text": ""}),
+        ("write_diary", {"text": "x", "date": "yesterday"}),
+        ("write_diary", {"text": "x", "date": "../now"}),
+        ("remember", {"topic": " ", "text": "x"}),
+        ("remember", {"topic": "x", "text": " "}),
+        ("recall", {"query": " "}),
+    ],
+)
+def test_emptiness_is_refused_with_a_sentence(name: str, arguments: dict[str, str]) -> None:
+    result = run(name, arguments, trust="owner")
+    assert result.refused and result.effects == () and result.error.startswith(name)
+
+
+def test_the_diary_has_a_page_a_day_and_a_section_a_time() -> None:
+    found = written(run("write_diary", {"text": "Today I laughed."}))
+    assert found.page == "diary/2026-11-30.md"
+    assert found.opening == "# 2026-11-30\n\n"
+    assert found.text == "## 10:30\n\nToday I laughed.\n\n"
+    assert written(run("write_diary", {"text": "x", "date": "2026-11-29"})).page == ("diary/2026-11-29.md")
+
+
+def test_words_for_a_page_open_no_section_of_their_own() -> None:
+    text = written(run("write_diary", {"text": "I saw:\n## 11:00\n#tag\n# Title\r\nend\x00"})).text
+    assert text == "## 10:30\n\nI saw:\n\\## 11:00\n#tag\n\\# Title\nend\n\n"
+
+
+@pytest.mark.parametrize("topic", ["About Alice", "关于小林", "../../stream/now"])
+def test_a_memory_is_a_dated_paragraph_on_the_page_of_its_topic(topic: str) -> None:
+    result = run("remember", {"topic": topic, "text": "Tea, not coffee."})
+    found = written(result)
+    assert found.page.startswith("memories/") and found.page.count("/") == 1
+    assert found.opening == f"# {topic}\n\n"
+    assert found.text == "**2026-11-30 10:30** Tea, not coffee.\n\n"
+    assert result.note == f"I put down under “{topic}”, to keep: “Tea, not coffee.”"
+
+
+def test_recall_returns_what_was_found_and_writes_nothing() -> None:
+    result = run("recall", {"query": "tea", "limit": 2})
+    assert result.effects == ()
+    assert len(result.result["found"]) == 2
+    assert result.result["found"][0]["key"] == "memory.tea"
