@@ -222,3 +222,11 @@ async def test_a_passage_nobody_waits_for_may_not_use_the_reserved_share() -> No
     payload = dict(quiet.payload) | {"to": None}
     await handle(found, delivery(payload, origin="bus", trust="owner", worn=quiet.envelope))
     assert not found.model.calls[0].for_people
+
+
+async def test_the_lower_of_two_trusts_holds() -> None:
+    high = told(trust="owner")
+    found = world(answer(SEND))
+    payload = dict(high.payload)
+    (emit,) = emits(await handle(found, delivery(payload, origin="bus", trust="unknown", worn=high.envelope)))
+    assert emit.trust == "unknown" and emit.payload["trust"] == "unknown"

@@ -246,3 +246,9 @@ async def test_batches_are_of_one_session_and_trust_and_of_bounded_weight() -> N
     assert node.weigh(message("three little words")) == 3
     assert node.batch_by(message()) == "private:alice\nknown"
     assert node.order_by(message()) == "private:alice"
+
+
+async def test_the_topology_may_give_another_role() -> None:
+    found = world(FELT)
+    await Internalizer("internalizer", found.ports, {"role": "fast"}).handle(batch(message()))
+    assert found.model.calls[0].role == "fast"

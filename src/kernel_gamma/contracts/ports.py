@@ -203,7 +203,7 @@ class SelfLog(Protocol):
     """Pool A, read-only."""
 
     def tail(self, max_bytes: int) -> list[Passage]:
-        """The last whole passages of now.md within `max_bytes`, oldest first; reads only the end of the file."""
+        """The last whole passages of now.md within `max_bytes`, oldest first; reads only its end."""
         ...
 
     def passage(self, place: PassagePlace) -> Passage | None:
@@ -248,7 +248,7 @@ class ToolResult:
 
 class Prompts(Protocol):
     def text(self, name: str, language: Literal["en", "zh"], **values: str) -> str:
-        """The prompt `name` (e.g. `INTERNALIZER`) with its `{placeholders}` filled; an unknown one is an error."""
+        """The prompt `name` (e.g. `INTERNALIZER`), its `{placeholders}` filled; an unknown one is an error."""
         ...
 
     def sources(self, language: Literal["en", "zh"]) -> Sequence[str]:

@@ -23,7 +23,7 @@ from kernel_gamma.contracts.effects import (
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.language import language_of
 from kernel_gamma.contracts.payloads import ActionPayload, PassagePayload
-from kernel_gamma.contracts.ports import Passage
+from kernel_gamma.contracts.ports import Passage, Role
 from kernel_gamma.contracts.trust import Trust, least
 from kernel_gamma.model.json_reply import read_object
 from kernel_gamma.nodes.base import Node, NodePorts
@@ -46,6 +46,7 @@ class Externalizer(Node):
 
     def __init__(self, node_id: str, ports: NodePorts, config: Mapping[str, Json]) -> None:
         super().__init__(node_id, ports, config)
+        self._role: Role = config.get("role") or "fast"
         settings = ports.settings
         self._turns = TurnBuilder(ports.prompts, ports.self_log, self._count, settings.internalizer)
         self._toolboxes: dict[tuple[Trust, str], Toolbox] = {}
@@ -76,7 +77,7 @@ class Externalizer(Node):
         question = Question(
             batch=batch,
             agent=self.id,
-            role="fast",
+            role=self._role,
             prompt=self._turns.decisions(passage, tools=box.tools, language=language, now=ports.clock.now()),
             language=language,
             for_people=told.to is not None,
@@ -145,4 +146,4 @@ class Externalizer(Node):
         ]
 
     def _count(self, text: str) -> int:
-        return self.ports.model.count_tokens("fast", text)
+        return self.ports.model.count_tokens(self._role, text)

@@ -26,6 +26,7 @@ from kernel_gamma.contracts.effects import (
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.language import Language, language_of
 from kernel_gamma.contracts.payloads import Event, MessagePayload, PassagePayload
+from kernel_gamma.contracts.ports import Role
 from kernel_gamma.contracts.trust import least
 from kernel_gamma.nodes.base import BatchRule, Node, NodePorts
 from kernel_gamma.self_stream.passages import check_passage, check_state, parse_reply, render
@@ -43,6 +44,7 @@ class Internalizer(Node):
 
     def __init__(self, node_id: str, ports: NodePorts, config: Mapping[str, Json]) -> None:
         super().__init__(node_id, ports, config)
+        self._role: Role = config.get("role") or "quality"
         budgets = ports.settings.internalizer
         self.batch = BatchRule(max_count=_MOST, max_weight=budgets.batch_tokens)
         self._turns = TurnBuilder(ports.prompts, ports.self_log, self._count, budgets)
@@ -81,7 +83,7 @@ class Internalizer(Node):
         question = Question(
             batch=batch,
             agent=self.id,
-            role="multimodal" if sees else "quality",
+            role="multimodal" if sees else self._role,
             prompt=self._turns.experience(
                 events, state=state, language=spoken, now=ports.clock.now(), see_images=sees
             ),
@@ -107,7 +109,7 @@ class Internalizer(Node):
         return [append, Replace(page="state.md", text=page, expect=told.state_read), emit]
 
     def _count(self, text: str) -> int:
-        return self.ports.model.count_tokens("quality", text)
+        return self.ports.model.count_tokens(self._role, text)
 
 
 @dataclass(frozen=True, slots=True)
