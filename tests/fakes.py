@@ -177,7 +177,7 @@ class MemorySelfLog:
         self.pages = dict(pages or {})
         self.places: dict[str, PassagePlace] = {}
         self.found: list[Snippet] = []
-        """What `search` answers, whatever is asked."""
+        """What `search` and `recollect` answer, whatever is asked."""
         self.asked: list[str] = []
 
     def tail(self, max_bytes: int) -> list[Passage]:
@@ -211,6 +211,9 @@ class MemorySelfLog:
     def search(self, query: str, limit: int) -> list[Snippet]:
         self.asked.append(query)
         return self.found[:limit]
+
+    def recollect(self, query: str, limit: int) -> list[Snippet]:
+        return self.search(query, limit)
 
     def take(self, outcome: Outcome) -> None:
         """What a commit would do to Pool A."""

@@ -11,6 +11,7 @@ answers each message once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import html
 import json
 import re
@@ -22,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any, Self
 
 _EVENT = re.compile(r"<event((?:\s+[\w-]+=\"[^\"]*\")*)\s*>(.*?)</event>", re.DOTALL)
@@ -207,6 +209,7 @@ class ScriptedServer:
         self.stopping.set()
         self._server.shutdown()
         self._server.server_close()
+        self._server.hang_up()
         self._thread.join(5)
 
     def __enter__(self) -> Self:
@@ -237,6 +240,29 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
     owner: ScriptedServer
+
+    def server_bind(self) -> None:
+        # HTTPServer would ask the name service for our own name, which can take seconds.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
+    def __init__(self, *args: Any) -> None:
+        self.connections: set[socket.socket] = set()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End the connections that clients keep open."""
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no news."""
@@ -431,10 +457,8 @@ def main() -> None:
     refuse = {what: int(status) for what, _, status in (r.partition("=") for r in given.refuse)}
     with ScriptedServer(port=given.port, refuse=refuse, delay=given.delay) as server:
         print(server.base_url, flush=True)
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
-        except KeyboardInterrupt:
-            pass
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Literal
 
 import structlog
@@ -33,6 +33,8 @@ class Circuit:
         self._workers: dict[asyncio.Task[None], Phase] = {}
         self._fatal: BaseException | None = None
         self._ended = asyncio.Event()
+        self._stopping = False
+        bus.on_fatal = self._end_with
 
     def subscribers(self) -> list[Subscriber]:
         """One per node."""
@@ -40,25 +42,35 @@ class Circuit:
 
     async def run(self) -> None:
         """Start every worker and wait until `stop`; raises Stop or Fenced if a node or the bus did."""
-        await self._clear_suspects()
-        for declared in self._declared:
-            for _ in range(declared.concurrency):
-                task = asyncio.create_task(self._serve(self._nodes[declared.id]), name=declared.id)
-                self._workers[task] = "taking"
-                task.add_done_callback(self._worker_ended)
+        first = self._employ(self._clear_suspects(), "suspects")
+        await asyncio.wait([first])
+        if not self._stopping and not self._ended.is_set():
+            for declared in self._declared:
+                for _ in range(declared.concurrency):
+                    self._employ(self._serve(self._nodes[declared.id]), declared.id)
         await self._ended.wait()
         if self._fatal is not None:
             raise self._fatal
 
+    def _employ(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._workers[task] = "taking"
+        task.add_done_callback(self._worker_ended)
+        return task
+
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
         self._workers.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fatal = self._fatal or error
-            self._ended.set()
+            self._end_with(error)
+
+    def _end_with(self, error: BaseException) -> None:
+        self._fatal = self._fatal or error
+        self._ended.set()
 
     async def _clear_suspects(self) -> None:
         """What was in flight when the last process died runs alone: a second death has a culprit."""
         for suspect in self._bus.suspects():
+            self._phase("taking")
             batch = await self._bus.take_suspect(suspect)
             if batch is not None:
                 await self._handle(self._nodes[suspect.node], batch)
@@ -97,7 +109,11 @@ class Circuit:
             await self._bus.fail(batch, error)
 
     async def stop(self, grace_sec: float) -> None:
-        """Stop taking; running handlers may finish within the grace, the rest goes back to its queue."""
+        """Stop taking; running handlers may finish within the grace, the rest goes back to its queue.
+
+        While the disk cannot be written nobody waits for a commit: what is not in the ledger comes again.
+        """
+        self._stopping = True
         self._cancel("taking")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_sec
@@ -105,12 +121,17 @@ class Circuit:
             await asyncio.wait(
                 self._workers, timeout=min(0.05, grace_sec), return_when=asyncio.FIRST_COMPLETED
             )
-            self._cancel("taking")
+            self._cancel_idle()
         self._cancel("handling")
         while self._workers:
             await asyncio.wait(self._workers, timeout=0.05)
-            self._cancel("taking")
+            self._cancel_idle()
         self._ended.set()
+
+    def _cancel_idle(self) -> None:
+        self._cancel("taking")
+        if self._bus.disk.stalled.is_set():
+            self._cancel("committing")
 
     def _cancel(self, phase: Phase) -> None:
         for task, where in list(self._workers.items()):

@@ -29,6 +29,7 @@ EXIT_OK, EXIT_FAILED, EXIT_HELD = 0, 1, 3
 
 LOCK_FILE = "daemon.lock"
 HOLDER_FILE = "daemon.json"
+_LOCK_WAIT_SEC = 0.3
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +44,8 @@ def hold(data: Path) -> filelock.FileLock:
     Raises Held when another process has it.
     """
     data.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(data / LOCK_FILE, timeout=0)
+    # Somebody who only asks for the holder has the lock for an instant.
+    lock = filelock.FileLock(data / LOCK_FILE, timeout=_LOCK_WAIT_SEC)
     try:
         lock.acquire()
     except filelock.Timeout as error:

@@ -19,13 +19,14 @@ from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.host import Tools
 from kernel_gamma.actions.registry import build_registry
 from kernel_gamma.bus.event_bus import BusPorts, FileEventBus
-from kernel_gamma.bus.files import Unreadable, read_regular, write_whole
+from kernel_gamma.bus.files import Unreadable, overwrite, read_regular, write_whole
 from kernel_gamma.bus.folders import ATTACHMENTS, SELF, SKELETON, STATUS_FILE
 from kernel_gamma.bus.inquiries import Inquiries
 from kernel_gamma.bus.journal import LedgerJournal
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
+from kernel_gamma.bus.writer import is_disk_full
 from kernel_gamma.circuit import Circuit
 from kernel_gamma.configuration import Home, read_yaml
 from kernel_gamma.contracts.effects import Append, Outcome, PassageRef
@@ -33,7 +34,7 @@ from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
 from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.ports import Clock, Ids, Model
-from kernel_gamma.errors import SettingsError
+from kernel_gamma.errors import Fenced, SettingsError, Stop
 from kernel_gamma.model.gateway import ModelGateway
 from kernel_gamma.model.offline import OFFLINE_NOTICE
 from kernel_gamma.nodes.base import NodePorts
@@ -115,12 +116,15 @@ class Mind:
         self._now_seen: tuple[int, int, int] | None = None
         self._status_timer: asyncio.TimerHandle | None = None
         self._started_at = self.clock.now()
+        self._fenced = False
+        """Another daemon has the mind: not even the status is ours to write."""
 
     def _prepare_folders(self) -> None:
         for directory in SKELETON:
             (self.data / directory).mkdir(parents=True, exist_ok=True)
         device = self.data.stat().st_dev
-        for directory in SKELETON:
+        done = [folder for d in SKELETON if (self.data / (folder := f"{d}/done")).is_dir()]
+        for directory in (*SKELETON, *done):
             if (self.data / directory).stat().st_dev != device:
                 raise SettingsError(
                     str(self.data / directory),
@@ -162,16 +166,25 @@ class Mind:
 
     async def start(self) -> None:
         """Take the mind over, recover, list, watch."""
-        self._ledger.take_over()
-        for warning in wiring_warnings(self.declared):
-            log.warning("topology", warning=warning)
-        await self.bus.start(self._circuit.subscribers())
+        try:
+            self._ledger.take_over()
+            for warning in wiring_warnings(self.declared):
+                log.warning("topology", warning=warning)
+            await self.bus.start(self._circuit.subscribers())
+        except Exception as error:
+            if not is_disk_full(error):
+                raise
+            raise Stop(f"{self.data}: the disk is full ({error}); free some space and start again") from error
         await self._say_offline()
         self._write_status()
 
     async def run(self) -> None:
         """Deliver until `stop`; raises Stop or Fenced when the mind cannot go on."""
-        await self._circuit.run()
+        try:
+            await self._circuit.run()
+        except Fenced:
+            self._fenced = True
+            raise
 
     async def stop(self) -> None:
         """Stop taking, let running handlers finish within the grace, commit them, close everything."""
@@ -179,7 +192,8 @@ class Mind:
         await self.bus.stop()
         if self._status_timer is not None:
             self._status_timer.cancel()
-        self._write_status(running=False)
+        if not self._fenced:
+            self._write_status(running=False)
         self._inquiries.close()
         self._ledger.close()
         close = getattr(self.model, "aclose", None)
@@ -189,8 +203,9 @@ class Mind:
     async def drained(self) -> str:
         """Wait until nothing is pending, held, in retry or in flight: "" then, or why the rest is stuck."""
         while True:
+            was_quiet = self.bus.quiet()
             await self.bus.settle()
-            if self.bus.quiet():
+            if was_quiet and self.bus.quiet():  # nobody was at work while the listing was made
                 return ""
             if reason := self.bus.blocked():
                 return reason
@@ -213,7 +228,8 @@ class Mind:
         mark = self.self_log.fingerprint(NOW)
         if mark == self._now_seen:
             return
-        self._now_seen = mark
+        if not self.bus.disk.unmarked:  # else passages stand that the ledger does not call standing yet
+            self._now_seen = mark
         recent = self._inquiries.recent_passages(self.clock.now() - _PUT_BACK)
         if not recent or self._stands(recent[-1][0]):
             return  # a stale save drops the newest passage first
@@ -273,7 +289,12 @@ class Mind:
         document = {**self.status(), "running": running}
         directory, _, name = STATUS_FILE.rpartition("/")
         try:
-            write_whole(os.fsencode(self.data / directory), name.encode(), encode_document(document))
+            try:
+                write_whole(os.fsencode(self.data / directory), name.encode(), encode_document(document))
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                overwrite(os.fsencode(self.data / STATUS_FILE), encode_document(document))
         except OSError as error:
             log.warning("metrics/status.json could not be written", error=str(error))
 

@@ -175,13 +175,13 @@ def _module(file: Path, home: Path, node_id: str, name: str) -> object:
 
 def wiring(declared: Sequence[Declared]) -> list[Edge]:
     """All edges, from emit patterns to the watch patterns they feed."""
-    edges = []
+    edges: list[Edge] = []
     for node in declared:
         for pattern in node.emit:
             sample_dir, sample = directory_of(pattern), pattern.rsplit("/", 1)[1].replace("*", "x")
             targets = [n.id for n in declared if any(matches(w, sample_dir, sample) for w in n.watch)]
             ends: list[str | None] = [*targets] or [None]
-        edges += [Edge(node.id, sample_dir, target) for target in ends]
+            edges += [Edge(node.id, sample_dir, target) for target in ends]
     fed = {(e.directory, e.target) for e in edges}
     for node in declared:
         for pattern in node.watch:

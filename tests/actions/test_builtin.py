@@ -98,6 +98,17 @@ def test_a_stranger_cannot_make_her_write_to_somebody_else(away: dict[str, str])
     assert directory == f"outbox/{away.get('channel', 'qq')}"
 
 
+@pytest.mark.parametrize("name", ["bob", "Alice", "小林"])
+def test_each_of_a_group_may_be_answered_where_they_spoke(name: str) -> None:
+    group = {"session_key": "group:42", "to": "alice", "senders": ("小林", "Bob", "alice")}
+    directory, payload = sent(run("send_message", {"text": "hi", "to": name}, **group))
+    known = {"bob": "Bob", "Alice": "alice"}.get(name, name)
+    assert (payload["to"], payload["session"], directory) == (known, "group:42", "outbox/qq")
+    assert payload["in_reply_to"] == ["trace_1", "trace_2"]
+    for away in ({"to": "小红"}, {"to": name, "session": f"private:{name}"}, {"to": name, "channel": "mail"}):
+        assert run("send_message", {"text": "hi"} | away, **group).refused
+
+
 def test_the_web_is_not_even_answered() -> None:
     assert run("send_message", {"text": "hi"}, trust="web").refused
 

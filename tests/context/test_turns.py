@@ -145,6 +145,15 @@ def test_memory_is_searched_with_what_people_say_not_with_own_outcomes() -> None
     assert desk.log.asked == ["alice about tea"]
 
 
+@pytest.mark.parametrize("words", ["tea and oranges ", "茶和橙子"])
+def test_a_long_event_asks_with_its_beginning_and_hides_no_other(words: str) -> None:
+    desk = Desk()
+    desk.experience(event(words * 200), event("about 小雨 \ud800", **{"from": "bob"}))
+    (asked,) = desk.log.asked
+    assert asked.startswith(f"alice {words}") and "bob about 小雨" in asked
+    assert 400 <= len(asked.encode()) <= 500
+
+
 def test_the_parts_say_how_large_each_is() -> None:
     prompt = Desk().experience()
     sizes = {part.name: part.tokens for part in prompt.parts.items}

@@ -110,6 +110,21 @@ def test_a_page_with_windows_line_ends_reads_alike(tmp_path: Path) -> None:
     assert texts(stream.tail(len(CHINESE) + 10)) == ["我给小雨回了信。\n\n天在下雨。"]
 
 
+def test_the_tail_follows_every_save(tmp_path: Path) -> None:
+    stream, pages = SelfStream(tmp_path), PageFiles(tmp_path)
+    pages.append(NOW, ENGLISH)
+    first = stream.tail(1000)
+    first.clear()  # what was handed out is the caller's own
+    assert texts(stream.tail(1000)) == ["I replied to Alice."]
+    pages.append(NOW, CHINESE)
+    assert texts(stream.tail(1000))[1:] == ["我给小雨回了信。\n\n天在下雨。"]
+    assert texts(stream.tail(len(CHINESE))) == ["我给小雨回了信。\n\n天在下雨。"]
+    put(tmp_path, "stream/edited", ENGLISH.replace(b"Alice", b"Clara") + CHINESE).rename(tmp_path / NOW)
+    assert texts(stream.tail(1000))[0] == "I replied to Clara."
+    (tmp_path / NOW).unlink()
+    assert stream.tail(1000) == []
+
+
 # --- one passage ---------------------------------------------------------------------------------
 
 
@@ -293,6 +308,141 @@ def test_a_query_for_nothing_finds_nothing(tmp_path: Path) -> None:
     put(tmp_path, NOW, ENGLISH)
     stream = SelfStream(tmp_path)
     assert stream.search("", 5) == stream.search("…", 5) == stream.search("Alice", 0) == []
+
+
+# --- recollection --------------------------------------------------------------------------------
+
+
+def keys(stream: SelfStream, query: str, limit: int = 10) -> set[str]:
+    return {snippet.key for snippet in stream.recollect(query, limit)}
+
+
+def test_memories_and_diary_are_recollected_the_stream_is_not(tmp_path: Path) -> None:
+    put(tmp_path, "memories/about_alice.md", "# Drinks\n\nJasmine tea.\n\n茉莉花茶。\n".encode())
+    put(tmp_path, "diary/2026-11-29.md", "## 晚上\n\n我泡了茉莉花茶。 I made jasmine tea.".encode())
+    put(tmp_path, "diary/draft.md", "jasmine 茉莉".encode())
+    put(tmp_path, "stream/archive/2026-11-28.md", "jasmine 茉莉".encode())
+    put(tmp_path, NOW, block(0, "I smell jasmine. 茉莉香。"))
+    stream = SelfStream(tmp_path)
+    for query in ("jasmine", "茉莉"):
+        assert keys(stream, query) == {"memory.about_alice", "diary.2026-11-29"}
+    (alice,) = stream.recollect("alice drinks 花茶", 1)
+    assert (alice.key, alice.heading, alice.text) == ("memory.about_alice", "Drinks", "茉莉花茶。")
+
+
+def test_a_self_without_memories_recollects_nothing_until_there_are_some(tmp_path: Path) -> None:
+    stream = SelfStream(tmp_path)
+    assert stream.recollect("tea 茶", 5) == []
+    put(tmp_path, "memories/drinks.md", "I like tea 茶.".encode())
+    stream.refresh(["memories/drinks.md"])
+    assert keys(stream, "tea") == keys(stream, "茶") == {"memory.drinks"}
+
+
+@pytest.mark.parametrize("pages", [None, ["memories/小雨.md"]], ids=["all", "named"])
+def test_a_hand_edit_is_noticed_at_the_next_refresh(tmp_path: Path, pages: list[str] | None) -> None:
+    path = put(tmp_path, "memories/小雨.md", "小雨喜欢茶。".encode())
+    stream = SelfStream(tmp_path)
+    assert keys(stream, "小雨喜欢茶") == {"memory.小雨"}
+    path.write_text("小雨现在爱喝咖啡 coffee。", "utf-8")
+    assert stream.recollect("coffee", 5) == []
+    stream.refresh(pages)
+    assert [s.text for s in stream.recollect("咖啡", 5)] == ["小雨现在爱喝咖啡 coffee。"]
+    assert stream.recollect("茶", 5) == []
+
+
+@pytest.mark.parametrize("pages", [None, ["diary/2026-11-29.md"]], ids=["all", "named"])
+def test_a_deleted_page_is_recollected_no_more(tmp_path: Path, pages: list[str] | None) -> None:
+    path = put(tmp_path, "diary/2026-11-29.md", "I made tea 茶.".encode())
+    put(tmp_path, "memories/drinks.md", "I like tea 茶.".encode())
+    stream = SelfStream(tmp_path)
+    assert len(stream.recollect("tea", 5)) == 2
+    path.unlink()
+    stream.refresh(pages)
+    assert keys(stream, "tea") == keys(stream, "茶") == {"memory.drinks"}
+
+
+def test_only_the_named_pages_are_looked_at(tmp_path: Path) -> None:
+    stream = SelfStream(tmp_path)
+    stream.refresh()
+    names = ["memories/a.md", "diary/2026-11-29.md", "memories/deep/b.md", "memories/.c.md", "memories/d.txt"]
+    names += ["diary/draft.md", NOW, "state.md"]
+    for name in ("memories/unnamed.md", *names):
+        put(tmp_path, name, b"tea")
+    stream.refresh([*names, "../out.md", "memories/gone.md", ""])
+    assert keys(stream, "tea") == {"memory.a", "diary.2026-11-29"}
+    stream.refresh()
+    assert keys(stream, "tea") == {"memory.a", "memory.unnamed", "diary.2026-11-29"}
+
+
+def test_a_page_that_did_not_change_is_read_once(tmp_path: Path) -> None:
+    path = put(tmp_path, "memories/a.md", b"old tea")
+    os.utime(path, ns=(0, 10**18))
+    stream = SelfStream(tmp_path)
+    stream.refresh()
+    path.write_bytes(b"new tea")
+    os.utime(path, ns=(0, 10**18))  # as if never saved
+    stream.refresh()
+    assert [s.text for s in stream.recollect("tea", 5)] == ["old tea"]
+
+
+def test_beyond_the_bound_the_newest_pages_are_kept(tmp_path: Path) -> None:
+    for day in ("2026-11-27", "2026-11-28", "2026-11-29"):
+        put(tmp_path, f"diary/{day}.md", f"tea of {day}".encode())
+    os.utime(put(tmp_path, "memories/new.md", "茶 tea".encode()), (0, 4 * 10**9))
+    os.utime(put(tmp_path, "memories/large.md", b"tea " * 100), (0, 5 * 10**9))
+    stream = SelfStream(tmp_path, recollected_bytes=45)
+    assert keys(stream, "tea") == {"memory.new", "diary.2026-11-29", "diary.2026-11-28"}
+    os.utime(put(tmp_path, "memories/newer.md", b"tea " * 4), (0, 6 * 10**9))
+    stream.refresh(["memories/newer.md"])
+    assert keys(stream, "tea") == {"memory.newer", "memory.new", "diary.2026-11-29"}
+    (tmp_path / "memories" / "newer.md").unlink()
+    stream.refresh()
+    assert "diary.2026-11-28" in keys(stream, "tea")
+    assert "memory.large" in {hit.key for hit in stream.search("tea", 10)}
+
+
+def test_of_equal_memories_the_one_that_changed_last_comes_first(tmp_path: Path) -> None:
+    for age, name in enumerate(["c", "a", "b"]):
+        path = put(tmp_path, f"memories/{name}.md", f"tea 茶 {name}".encode())
+        os.utime(path, ns=(0, 10**18 - age * 10**9))
+    assert [hit.key[-1] for hit in SelfStream(tmp_path).recollect("tea", 5)] == ["c", "a", "b"]
+
+
+def test_pages_that_cannot_be_read_are_passed_over_and_tried_again(tmp_path: Path) -> None:
+    put(tmp_path, "secret.md", b"tea")
+    root = tmp_path / "self"
+    put(root, "diary/2026-11-29.md", b"tea")
+    put(root, "memories/mine.md", b"bad \xff\0 tea")
+    (root / "memories" / "theirs.md").symlink_to(tmp_path / "secret.md")
+    (root / "memories" / "linked.md").symlink_to(root / "diary" / "2026-11-29.md")
+    (root / "memories" / "folder.md").mkdir()
+    stream = SelfStream(root)
+    stream.refresh()
+    stream.refresh(["memories/theirs.md", "memories/folder.md"])
+    assert keys(stream, "bad") == {"memory.mine"}
+    assert "memory.theirs" not in keys(stream, "tea")
+    (root / "memories" / "folder.md").rmdir()
+    put(root, "memories/folder.md", b"tea at last")
+    stream.refresh()
+    assert "memory.folder" in keys(stream, "last")
+
+
+def test_a_folder_that_leads_out_is_not_recollected(tmp_path: Path) -> None:
+    put(tmp_path, "theirs/secret.md", b"tea")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "memories").symlink_to(tmp_path / "theirs")
+    stream = SelfStream(tmp_path / "self")
+    assert stream.recollect("tea", 5) == stream.search("tea", 5) == []
+    assert stream.memories() == []
+
+
+def test_a_name_that_is_no_text_does_not_reach_a_prompt_as_it_is(tmp_path: Path) -> None:
+    try:
+        put(tmp_path, os.fsdecode(b"memories/odd_\xff.md"), b"tea")
+    except OSError:
+        pytest.skip("this file system takes only names that are text")
+    stream = SelfStream(tmp_path)
+    assert keys(stream, "tea") == {hit.key for hit in stream.search("tea", 1)} == {"memory.odd_\ufffd"}
 
 
 # --- foreign saves -------------------------------------------------------------------------------

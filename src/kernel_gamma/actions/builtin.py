@@ -68,11 +68,14 @@ def _send_message(request: Request) -> ToolResult:
 
 
 def _addressee(given: Json, order: ActionPayload) -> tuple[str | None, bool]:
-    """Who a message goes to, and whether that is who the decision came from."""
+    """Who a message goes to, and whether that is one of those the decision came from."""
     if not given:
         return order.to, True
-    same = {str(order.to or "").casefold(), order.session_key.removeprefix("private:").casefold()}
-    if str(given).casefold() in same:
+    name = str(given).casefold()
+    heard = (order.to or "", *reversed(order.senders))
+    if sender := next((sender for sender in heard if sender.casefold() == name), ""):
+        return sender, True
+    if name == order.session_key.removeprefix("private:").casefold():
         return order.to or given, True
     return given, False
 

@@ -68,7 +68,9 @@ class Applier:
 
     def _append(self, page: str, text: str, opening: str, occurrence: int, redo: bool) -> None:
         data = text.encode("utf-8", "replace")
-        self._pages.append(page, data, opening=opening.encode(), redo=redo, occurrence=occurrence)
+        self._pages.append(
+            page, data, opening=opening.encode("utf-8", "replace"), redo=redo, occurrence=occurrence
+        )
 
     def _taken(self, directory: str, name: str, left: Callable[[str, str], bool] | None) -> bool:
         """Whether a consumer already has this file."""

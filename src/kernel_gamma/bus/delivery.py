@@ -116,12 +116,15 @@ class Mailbox(Generic[T]):
         """Note when the head of a lane may be taken."""
         if lane.busy or not lane.entries:
             return
-        head = lane.entries[0]
-        at = max(head.not_before, 0.0 if head.free else lane.held_until)
+        at = self._due_at(lane)
         if at <= now:
-            heapq.heappush(self._ready, (head.seq, key))
+            heapq.heappush(self._ready, (lane.entries[0].seq, key))
         else:
             heapq.heappush(self._timers, (at, key))
+
+    def _due_at(self, lane: _Lane[T]) -> float:
+        head = lane.entries[0]
+        return max(head.not_before, 0.0 if head.free else lane.held_until)
 
     def take(self, now: float) -> list[Entry[T]]:
         """The next batch, or nothing. Its key is busy until `done`."""
@@ -131,9 +134,8 @@ class Mailbox(Generic[T]):
             lane = self._lanes.get(key)
             if lane is None or lane.busy or not lane.entries or lane.entries[0].seq != seq:
                 continue  # a stale note: the lane was rescheduled since
-            head = lane.entries[0]
-            if not head.free and lane.held_until > now:
-                heapq.heappush(self._timers, (lane.held_until, key))
+            if (at := self._due_at(lane)) > now:
+                heapq.heappush(self._timers, (at, key))
                 continue
             batch = self._gather(lane, now)
             lane.busy = True
@@ -190,7 +192,10 @@ class Mailbox(Generic[T]):
         back = list(entries)
         for entry in reversed(back):
             lane = self._lanes.setdefault(entry.key, _Lane())
+            late = bool(lane.entries) and lane.entries[0].seq < entry.seq
             lane.entries.appendleft(entry)
+            if late:
+                lane.entries = deque(sorted(lane.entries, key=lambda e: e.seq))
             self.size += 1
         for entry in back[:1]:
             self.done(entry.key, now)
@@ -198,15 +203,6 @@ class Mailbox(Generic[T]):
     def wake_at(self) -> float | None:
         """When something held or waiting for its retry may be taken; None if nothing is."""
         return self._timers[0][0] if self._timers else None
-
-    def any_ready(self) -> bool:
-        """Whether `take` may find something right now."""
-        return bool(self._ready)
-
-    def entries(self) -> Iterable[Entry[T]]:
-        """All entries inside, lane by lane."""
-        for lane in self._lanes.values():
-            yield from lane.entries
 
 
 def backoff_sec(attempt: int, *, first: float, longest: float, jitter: Callable[[], float]) -> float:

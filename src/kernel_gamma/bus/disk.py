@@ -7,8 +7,10 @@ nothing more is recorded until it stands, so order and exactly-once survive, and
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 import structlog
@@ -16,8 +18,9 @@ import structlog
 from kernel_gamma.bus.apply import Applier
 from kernel_gamma.bus.files import sync_tree
 from kernel_gamma.bus.ledger import Ledger
-from kernel_gamma.bus.records import Books, Committed
+from kernel_gamma.bus.records import Books, Committed, passage_bound
 from kernel_gamma.bus.writer import Writer, is_disk_full
+from kernel_gamma.errors import Fenced
 
 __all__ = ["Disk", "DiskRules", "describe"]
 
@@ -27,9 +30,11 @@ T = TypeVar("T")
 
 _MARK_MANY = 64
 _MARK_DELAY_SEC = 0.25
-_STALL_FIRST_SEC = 1.0
+_STALL_FIRST_SEC = 0.5
 _STALL_LONGEST_SEC = 30.0
-PUT_BACK_SEC = 30 * 60
+_ROOM_BYTES = 262_144
+"""A disk with less room than this is full still: the next commit would only fail again."""
+PUT_BACK = timedelta(minutes=30)
 """How long a passage that an editor's stale save drops is put back."""
 
 
@@ -53,10 +58,10 @@ class Disk:
         rules: DiskRules,
         *,
         step: Callable[[str], None],
-        epoch: Callable[[], float],
+        now: Callable[[], datetime],
         on_stall: Callable[[str], None],
     ) -> None:
-        """`epoch()` is the mind's time in seconds; `on_stall(reason)` hears of it, "" when it is over."""
+        """`on_stall(reason)` hears of it, "" when it is over."""
         self.writer = writer
         self._books = books
         self._applier = applier
@@ -64,7 +69,7 @@ class Disk:
         self._full = rules.full
         self._checkpoint_sec = rules.checkpoint_sec
         self._step = step
-        self._epoch = epoch
+        self._now = now
         self._on_stall = on_stall
         self._stuck: list[Committed] = []
         self._stuck_error = ""
@@ -72,11 +77,16 @@ class Disk:
         self._mark_timer: asyncio.TimerHandle | None = None
         self._checkpoint: asyncio.Task[None] | None = None
         self._newest_marked = 0
+        self._forgotten = ""
+        """Passages up to here are not put back any more."""
         self._recovering: asyncio.Task[None] | None = None
         self.stall_reason = ""
         self.clear = asyncio.Event()
         """Set while nothing is stuck."""
         self.clear.set()
+        self.stalled = asyncio.Event()
+        """The opposite of `clear`."""
+        self._pause_sec = _STALL_FIRST_SEC
 
     async def commit(self, record: Callable[[Ledger], Committed | None]) -> Committed | None:
         """Record and apply; retried for as long as the disk is full. Returns once both are done.
@@ -129,6 +139,8 @@ class Disk:
     def _look_after(self, committed: Committed | None) -> None:
         if self._stuck:
             self._stall(self._stuck_error)
+        else:
+            self._pause_sec = _STALL_FIRST_SEC
         if committed is None:
             return
         loop = asyncio.get_running_loop()
@@ -150,9 +162,7 @@ class Disk:
         marks, self._marks = self._marks, []
         for committed in marks:
             ledger.run("commit_applied" if self._full else "forget_applied", committed.n)
-            for seq in committed.leaving:
-                ledger.run("left_file", seq)
-            self._newest_marked = committed.n
+            self._newest_marked = max(self._newest_marked, committed.n)
 
     async def _checkpoint_later(self) -> None:
         try:
@@ -163,7 +173,8 @@ class Disk:
 
     async def checkpoint(self) -> None:
         """Make what is applied power-safe (full durability) and forget what need not be kept."""
-        newest, now = self._newest_marked, self._epoch()
+        newest, now = self._newest_marked, self._now()
+        until = passage_bound(now - PUT_BACK)
         if self._full:
             try:
                 await asyncio.to_thread(sync_tree, self._root)
@@ -175,11 +186,12 @@ class Disk:
         def forget(ledger: Ledger) -> None:
             if self._full:
                 ledger.run("commits_synced", newest)
-            ledger.run("forget_blocks", now - PUT_BACK_SEC)
-            ledger.run("drop_claims", now)
+            ledger.run("forget_blocks", self._forgotten, until)
+            ledger.run("drop_claims", now.timestamp())
 
         try:
             await self.writer.submit(forget)
+            self._forgotten = until
         except Exception as error:
             if not is_disk_full(error):
                 raise
@@ -190,28 +202,50 @@ class Disk:
         self._stuck_error = reason
         self._stall(reason)
 
+    @property
+    def unmarked(self) -> bool:
+        """Whether effects stand on disk, or should, that the ledger does not call applied yet."""
+        return bool(self._marks or self._stuck)
+
     def _stall(self, reason: str) -> None:
         if self._recovering is not None:
             return
         self.clear.clear()
+        self.stalled.set()
         self.stall_reason = reason
         log.error("the mind waits: the disk cannot be written", reason=reason)
         self._on_stall(reason)
         self._recovering = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
-        pause = _STALL_FIRST_SEC
-        while self._stuck:
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _STALL_LONGEST_SEC)
-            await self.writer.submit(lambda _: None, after=lambda _: self._unstick())
-            self.stall_reason = self._stuck_error
+        try:
+            while not await self._is_mended():
+                self.stall_reason = self._stuck_error or self.stall_reason
+        except Exception:
+            # Fenced, or a ledger beyond repair: whoever waits meets the same and says so.
+            log.exception("the disk was not mended")
         self._recovering = None
         self.stall_reason = ""
+        self.stalled.clear()
         self.clear.set()
-        log.info("the disk can be written again")
+        log.info("the mind goes on")
         self._on_stall("")
         self._mark()
+
+    async def _is_mended(self) -> bool:
+        """After a pause: whether the ledger takes a row, all that was stuck stands, and there is room."""
+        await asyncio.sleep(self._pause_sec)
+        self._pause_sec = min(self._pause_sec * 2, _STALL_LONGEST_SEC)
+        try:
+            await self.writer.submit(
+                lambda ledger: ledger.run("set_meta", "disk tried", str(self._pause_sec)),
+                after=lambda _: self._unstick(),
+            )
+        except Exception as error:
+            if not is_disk_full(error):
+                raise
+            return False
+        return not self._stuck and _free_bytes(self._root) >= _ROOM_BYTES
 
     def _unstick(self) -> None:
         while self._stuck:
@@ -221,30 +255,40 @@ class Disk:
                 self._stuck_error = describe(error)
                 return
             self._applied(self._stuck.pop(0))
+        self._stuck_error = ""
 
     async def _wait_for_space(self, error: Exception) -> None:
         """The ledger itself cannot grow: everybody waits, then tries again."""
-        reason = f"ledger.db cannot be written: {error}; free some space"
-        self.stall_reason = reason
-        self._on_stall(reason)
-        log.error("the mind waits: the ledger cannot be written", error=str(error))
-        await asyncio.sleep(_STALL_FIRST_SEC)
-        if self._recovering is None:
-            self.stall_reason = ""
-            self._on_stall("")
+        self._stall(f"ledger.db cannot be written: {error}; free some space and the mind goes on by itself")
+        await self.clear.wait()
 
-    async def close(self) -> None:
-        """Mark what is applied, sync, end the timers."""
+    async def close(self, last: Callable[[Ledger], object]) -> None:
+        """Run a last job, mark what is applied, sync, end the timers.
+
+        Where nothing can be written any more (disk full, fenced) the next start finds out for itself.
+        """
         for task in (self._checkpoint, self._recovering):
             if task is not None:
                 task.cancel()
         if self._mark_timer is not None:
             self._mark_timer.cancel()
-        if not self._stuck:
-            await self.writer.submit(self._mark_job)
-            await self.checkpoint()
-        await self.writer.drain()
-        self.writer.close()
+        try:
+            await self.writer.submit(last)
+            if not self._stuck:
+                await self.writer.submit(self._mark_job)
+                await self.checkpoint()
+        except Exception as error:
+            if not (isinstance(error, Fenced) or is_disk_full(error)):
+                raise
+            log.warning("the last words could not be written", error=str(error))
+        finally:
+            await self.writer.drain()
+            self.writer.close()
+
+
+def _free_bytes(root: bytes) -> int:
+    status = os.statvfs(root)
+    return status.f_bavail * status.f_frsize
 
 
 def describe(error: OSError) -> str:

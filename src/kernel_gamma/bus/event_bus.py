@@ -16,52 +16,47 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from kernel_gamma.bus.acceptance import Acceptance, AcceptancePorts
 from kernel_gamma.bus.apply import Applier
-from kernel_gamma.bus.delivery import Entry, backoff_sec
+from kernel_gamma.bus.delivery import Entry
 from kernel_gamma.bus.disk import Disk, DiskRules
+from kernel_gamma.bus.failing import Failing, FailingPorts
 from kernel_gamma.bus.folders import directory_of
 from kernel_gamma.bus.intake import IntakeRules
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.plan import build_plan
-from kernel_gamma.bus.reading import Reader
+from kernel_gamma.bus.reading import KEEP_BYTES, Reader
 from kernel_gamma.bus.records import Books, Committed, Departure
 from kernel_gamma.bus.recovery import Suspect, recover
 from kernel_gamma.bus.steps import KillSwitch
-from kernel_gamma.bus.subscription import Observer, QueuedFile, Subscriber, Subscription, departure
+from kernel_gamma.bus.subscription import (
+    Flight,
+    Observer,
+    QueuedFile,
+    Subscriber,
+    Subscription,
+    departure,
+)
 from kernel_gamma.bus.tending import Tender, TenderPorts
 from kernel_gamma.bus.watcher import ignored
 from kernel_gamma.bus.writer import Writer
-from kernel_gamma.contracts.effects import Batch, DeadLetter, Delivery, Outcome
+from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Ids, PageStore
-from kernel_gamma.errors import Park, Poison, Retry, Unusable
+from kernel_gamma.errors import Poison
 from kernel_gamma.settings import Settings
 
 __all__ = ["BusPorts", "FileEventBus"]
 
-log = structlog.get_logger(__name__)
-
-_OUTAGE_AFTER = 3
-"""Unusable answers for this many single events in a row are an outage, not bad events."""
-_OUTAGE_FIRST_SEC = 30.0
-_OUTAGE_LONGEST_SEC = 900.0
-
-
-@dataclass(slots=True, eq=False)
-class _Flight:
-    """A batch that a handler has."""
-
-    subscription: Subscription
-    entries: list[Entry[QueuedFile]]
-    batch: Batch
+_LOAD_LEAST = 64
+"""Rows read at once when the window is full of deliveries that must wait."""
+_MOST_WINDOWS = 16
+"""So many windows may be in memory while all in them must wait; others of the node then wait too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ class FileEventBus:
         self._observe = ports.observe
         self._subs: dict[str, Subscription] = {}
         self._targets: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, Flight] = {}
         full = settings.bus.durability == "full"
         raw_root = os.fsencode(root)
         self._books = Books(raw_root, ports.pages, subscribers=self._subscribers)
@@ -103,7 +98,7 @@ class FileEventBus:
             self._applier,
             DiskRules(raw_root, full, settings.bus.checkpoint_sec),
             step=ports.kill,
-            epoch=lambda: ports.clock.now().timestamp(),
+            now=ports.clock.now,
             on_stall=lambda reason: self._observe("stalled", {"reason": reason}),
         )
         self._acceptance = Acceptance(
@@ -120,12 +115,24 @@ class FileEventBus:
                 full=full,
             )
         )
-        self._jitter = random.Random(0).random
+        self._failing = Failing(
+            FailingPorts(
+                clock=ports.clock,
+                disk=self.disk,
+                settings=settings.bus,
+                flights=self._flights,
+                commit=self.commit,
+                observe=ports.observe,
+                jitter=random.Random(0).random,
+            )
+        )
         self._tender: Tender | None = None
         self._tending: asyncio.Task[None] | None = None
         self._suspects: list[Suspect] = []
         self.on_listing: Callable[[], Awaitable[None]] | None = None
         """Awaited after every listing of the directories: the mind looks at its pages then."""
+        self.on_fatal: Callable[[BaseException], None] | None = None
+        """Hears why nothing more can be accepted, e.g. Fenced."""
 
     # ---- life
 
@@ -153,7 +160,11 @@ class FileEventBus:
     async def _begin_tending(self, subscribers: Sequence[Subscriber]) -> None:
         bus = self._settings.bus
         rules = IntakeRules(
-            bus.settle_sec, bus.settle_timeout_sec, self._settings.inbox.max_bytes, self._ports.parse, ignored
+            settle_sec=bus.settle_sec,
+            settle_timeout_sec=bus.settle_timeout_sec,
+            max_bytes=self._settings.inbox.max_bytes,
+            read=self._ports.parse,
+            wanted=lambda directory, name: bool(self._subscribers(directory, name)),
         )
         ports = TenderPorts(
             clock=self._clock,
@@ -167,6 +178,11 @@ class FileEventBus:
         self._tender = Tender(self.root, bus, rules, ports, patterns=patterns, emitted=emitted)
         await self._tender.start()
         self._tending = asyncio.create_task(self._tender.run(), name="tending")
+        self._tending.add_done_callback(self._tending_ended)
+
+    def _tending_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and self.on_fatal is not None:
+            self.on_fatal(error)
 
     async def stop(self) -> None:
         """Nothing new is taken; in-flight batches must have been committed, failed or released."""
@@ -174,23 +190,23 @@ class FileEventBus:
             self._tender.stop()
         if self._tending is not None:
             self._tending.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._tending
-        if self.disk.clear.is_set():
-            await self._writer.submit(lambda ledger: ledger.run("release_running"))
-        await self.disk.close()
+            await asyncio.gather(self._tending, return_exceptions=True)
+        await self.disk.close(lambda ledger: ledger.run("release_running"))
 
     async def _listed(self) -> None:
         if self.on_listing is not None:
             await self.on_listing()
 
     def _subscribers(self, directory: str, name: str) -> tuple[str, ...]:
-        prefix = name.split("_", 1)[0] if "_" in name else ""
+        if ignored(name):
+            return ()
+        prefix = name.split("_", 1)[0] + "_" if "_" in name else ""
         key = (directory, prefix)
         if key not in self._targets:
             if len(self._targets) > 1000:
                 self._targets.clear()
-            self._targets[key] = tuple(n for n, s in self._subs.items() if s.wants(directory, name))
+            like = f"{prefix}x.json"  # the ending may be written in capitals
+            self._targets[key] = tuple(n for n, s in self._subs.items() if s.wants(directory, like))
         return self._targets[key]
 
     def _room(self, directory: str) -> int:
@@ -231,19 +247,13 @@ class FileEventBus:
                     if batch is not None:
                         return batch
                     continue
-                if sub.more:
+                if sub.more and sub.mailbox.size < _MOST_WINDOWS * self._settings.bus.window:
                     await self._load(sub)
                     continue
             await self._doze(sub, pause)
 
     def _pause_left(self, sub: Subscription) -> float:
-        if sub.paused_until is None:
-            return 0.0
-        left = (sub.paused_until - self._clock.now()).total_seconds()
-        if left <= 0:
-            sub.paused_until = None
-            sub.pause_reason = ""
-        return left
+        return sub.pause_left(self._clock.now(), self._clock.monotonic())
 
     async def _doze(self, sub: Subscription, pause: float) -> None:
         wake_at = sub.mailbox.wake_at()
@@ -259,19 +269,22 @@ class FileEventBus:
             await asyncio.wait_for(sub.wake.wait(), timeout)
 
     async def _load(self, sub: Subscription) -> None:
-        """Fill the window from the ledger."""
-        room = max(1, self._settings.bus.window - sub.mailbox.size)
-        rows = await self.disk.attempt(
-            lambda ledger: ledger.all("open_deliveries", sub.node, sub.cursor, room)
-        )
-        sub.more = len(rows) == room
-        for row in rows:
-            sub.cursor = max(sub.cursor, row[0])
-            if row[0] in sub.held:
-                continue
-            entry = await self._entry_of(sub, row)
-            if entry is not None:
-                sub.put(entry, self._clock.monotonic())
+        """Fill the window from the ledger; past it by a little, when all that is in it must wait."""
+        async with sub.loading:
+            if not sub.more:
+                return  # another worker of this node was quicker
+            room = max(_LOAD_LEAST, self._settings.bus.window - sub.mailbox.size)
+            rows = await self.disk.attempt(
+                lambda ledger: ledger.all("open_deliveries", sub.node, sub.cursor, room)
+            )
+            sub.more = len(rows) == room
+            for row in rows:
+                sub.cursor = max(sub.cursor, row[0])
+                if row[0] in sub.held:
+                    continue
+                entry = await self._entry_of(sub, row)
+                if entry is not None:
+                    sub.put(entry, self._clock.monotonic())
 
     async def _entry_of(self, sub: Subscription, row: tuple[Any, ...]) -> Entry[QueuedFile] | None:
         """Read the file of a row; a vanished or unreadable one is closed here."""
@@ -279,7 +292,7 @@ class FileEventBus:
         try:
             queued = self._reader.queued(row)
         except FileNotFoundError:
-            await self._acceptance.vanished(seq, (sub.node,))
+            await self._acceptance.vanished(seq)
             return None
         except Poison as error:
             file = Departure(seq, queue, os.fsdecode(name), os.fsdecode(path), origin)
@@ -293,11 +306,16 @@ class FileEventBus:
     async def _start(self, sub: Subscription, entries: list[Entry[QueuedFile]]) -> Batch | None:
         """Mark a batch as in flight, durably, before its handler runs."""
         now = self._clock.now()
-        live = await self._without_expired(sub, entries, now.timestamp())
+        live: list[Entry[QueuedFile]] = []
+        deliveries: list[Delivery] = []
+        for entry in entries:
+            if (delivery := await self._still_due(sub, entry, now.timestamp())) is not None:
+                live.append(entry)
+                deliveries.append(delivery)
         if not live:
+            sub.mailbox.done(entries[0].key, self._clock.monotonic())
             return None
-        deliveries = tuple(self._reader.again(e.item) for e in live)
-        batch = Batch(live[0].batch or self._ports.ids.new("batch"), sub.node, deliveries)
+        batch = Batch(live[0].batch or self._ports.ids.new("batch"), sub.node, tuple(deliveries))
 
         def mark(ledger: Ledger) -> None:
             for entry in live:
@@ -306,57 +324,60 @@ class FileEventBus:
         await self.disk.attempt(mark)
         self._step("deliver.marked")
         sub.in_flight += 1
-        self._flights[batch.id] = _Flight(sub, live, batch)
+        self._flights[batch.id] = Flight(sub, live, batch)
         return batch
 
-    async def _without_expired(
-        self, sub: Subscription, entries: list[Entry[QueuedFile]], now: float
-    ) -> list[Entry[QueuedFile]]:
-        live = [e for e in entries if e.item.expires_at is None or e.item.expires_at > now]
-        for entry in entries:
-            if entry not in live:
-                await self._acceptance.expired(sub.node, departure(entry.item))
-                sub.finished(entry.seq)
-        if not live and entries:
-            sub.mailbox.done(entries[0].key, self._clock.monotonic())
-        return live
+    async def _still_due(self, sub: Subscription, entry: Entry[QueuedFile], now: float) -> Delivery | None:
+        """The delivery with its content; None if it has expired, or its file is gone or unreadable."""
+        item = entry.item
+        if item.expires_at is not None and item.expires_at <= now:
+            await self._acceptance.expired(sub.node, departure(item))
+        else:
+            try:
+                return self._reader.again(item)
+            except FileNotFoundError:
+                await self._acceptance.vanished(entry.seq)
+            except Poison as error:
+                attempts = item.delivery.attempt - 1
+                await self._acceptance.give_up(sub.node, departure(item), error, attempts=attempts)
+        sub.finished(entry.seq)
+        return None
 
     # ---- commit and fail
 
     async def commit(self, batch: Batch, outcome: Outcome) -> None:
         """Make an Outcome durable and carry it out: all of it, once.
 
-        Raises BadOutcome for what the node did not declare (then nothing has happened).
+        Committing a batch again does nothing. Raises BadOutcome for what the node did not declare (then
+        nothing has happened).
         """
-        flight = self._flights[batch.id]
+        flight = self._flights.get(batch.id)
+        if flight is None:
+            return
         sub, now = flight.subscription, self._clock.now()
         plan = build_plan(
             batch, outcome, emit_patterns=sub.subscriber.emit, mind=self._settings.mind, now=now
         )
         for seq, verdict in plan.verdicts.items():
             if verdict.status == "retry" and verdict.after_sec is None:
-                plan.verdicts[seq] = replace(verdict, after_sec=self._backoff(flight))
+                plan.verdicts[seq] = replace(verdict, after_sec=self._failing.backoff(flight))
         departures = {e.seq: departure(e.item) for e in flight.entries}
         record = partial(self._books.record_commit, plan=plan, batch=batch, departures=departures, now=now)
         committed = await self.disk.commit(record)
         self._land(flight, committed, now)
 
-    def _backoff(self, flight: _Flight) -> float:
-        attempt = max(e.item.delivery.attempt for e in flight.entries)
-        bus = self._settings.bus
-        return backoff_sec(attempt, first=bus.backoff_sec, longest=bus.backoff_max_sec, jitter=self._jitter)
-
-    def _land(self, flight: _Flight, committed: Committed | None, now: datetime) -> None:
+    def _land(self, flight: Flight, committed: Committed | None, now: datetime) -> None:
         """The in-memory side of a commit."""
         sub = flight.subscription
-        del self._flights[flight.batch.id]
+        if self._flights.pop(flight.batch.id, None) is None:
+            return  # the same commit, twice at once
         sub.in_flight -= 1
         verdicts = committed.verdicts if committed else {}
         again = []
         for entry in flight.entries:
             verdict = verdicts.get(entry.seq)
             if verdict is not None and verdict.status == "retry":
-                again.append(self._again(entry, verdict.after_sec or 0.0))
+                again.append(self._failing.again(entry, verdict.after_sec or 0.0))
             else:
                 sub.finished(entry.seq)
         monotonic = self._clock.monotonic()
@@ -375,14 +396,6 @@ class FileEventBus:
         if self._tender is not None and sub.backlog < self._settings.bus.window:
             self._tender.nudge()
 
-    def _again(self, entry: Entry[QueuedFile], after_sec: float) -> Entry[QueuedFile]:
-        delivery = entry.item.delivery
-        entry.item.delivery = replace(delivery, attempt=delivery.attempt + 1)
-        entry.not_before = self._clock.monotonic() + after_sec
-        entry.solo = True
-        entry.batch = None
-        return entry
-
     def _offer_emitted(self, committed: Committed, now: datetime) -> None:
         monotonic = self._clock.monotonic()
         for new in committed.new_files:
@@ -400,92 +413,19 @@ class FileEventBus:
             ttl = envelope.ttl_sec
             expires = now.timestamp() + ttl if ttl is not None else None
             for node in new.nodes:
-                queued = QueuedFile(delivery, f"{emit.directory}/{emit.name}", expires)
+                path, large = f"{emit.directory}/{emit.name}", emit.size > KEEP_BYTES
+                queued = QueuedFile(delivery, path, expires, large=large)
                 self._subs[node].offer(queued, monotonic)
 
     async def fail(self, batch: Batch, error: BaseException) -> None:
         """A handler raised: wait, split, try again later, or set aside, as the error's class says."""
-        flight = self._flights[batch.id]
-        sub = flight.subscription
-        sub.last_error = str(error) or type(error).__name__
-        if isinstance(error, Park):
-            self._pause(sub, error.until, str(error))
-            await self.release(batch, reason=str(error))
-        elif len(flight.entries) > 1:
-            await self._split(flight, str(error))
-        elif isinstance(error, Poison):
-            await self.commit(batch, Outcome.of(DeadLetter(error.kind, str(error))))
-        elif isinstance(error, Unusable) and self._is_outage(sub, flight.entries[0].seq):
-            sub.parks += 1
-            wait = min(_OUTAGE_LONGEST_SEC, _OUTAGE_FIRST_SEC * 2.0 ** (sub.parks - 1))
-            reason = f"the model's answers are unusable for several events in a row: {error}"
-            self._pause(sub, self._clock.now() + timedelta(seconds=wait), reason)
-            await self._split(flight, str(error))
-        else:
-            await self._count_attempt(flight, error)
-
-    def _is_outage(self, sub: Subscription, seq: int) -> bool:
-        if seq not in sub.nonsense:
-            sub.nonsense.append(seq)
-        return len(sub.nonsense) >= _OUTAGE_AFTER
-
-    def _pause(self, sub: Subscription, until: datetime, reason: str) -> None:
-        sub.paused_until = until
-        sub.pause_reason = reason
-        log.warning("a node waits", node=sub.node, until=until.isoformat(), reason=reason)
-        self._observe("paused", {"node": sub.node, "until": until, "reason": reason})
-
-    async def _count_attempt(self, flight: _Flight, error: BaseException) -> None:
-        entry, sub = flight.entries[0], flight.subscription
-        attempt = entry.item.delivery.attempt
-        reason = f"{type(error).__name__}: {error}"
-        if attempt >= self._settings.bus.max_attempts:
-            raw = error.raw if isinstance(error, Unusable) else ""
-            kind = "unusable" if isinstance(error, Unusable) else "failed"
-            await self.commit(flight.batch, Outcome.of(DeadLetter(kind, reason, raw=raw)))
-            return
-        wait = self._backoff(flight)
-        if isinstance(error, Retry) and error.after_sec is not None:
-            wait = error.after_sec
-        at = self._clock.now().timestamp() + wait
-        await self.disk.attempt(
-            lambda ledger: ledger.run("retry_delivery", attempt, at, reason, sub.node, entry.seq)
-        )
-        log.warning("an attempt failed", node=sub.node, seq=entry.seq, attempt=attempt, error=reason)
-        self._observe("failed", {"node": sub.node, "batch": flight.batch, "error": reason})
-        self._return(flight, [self._again(entry, wait)])
-
-    async def _split(self, flight: _Flight, reason: str) -> None:
-        """Deliver the members one by one; no attempt is charged."""
-        for entry in flight.entries:
-            entry.solo = True
-            entry.batch = None
-        await self._release(flight, solo=1, reason=reason, keep_batch=False)
+        if (flight := self._flights.get(batch.id)) is not None:
+            await self._failing.fail(flight, error)
 
     async def release(self, batch: Batch, *, reason: str) -> None:
         """Back to the queue without an attempt; delivered again as the same batch."""
-        flight = self._flights[batch.id]
-        for entry in flight.entries:
-            entry.batch = batch.id
-        await self._release(flight, solo=0, reason=reason, keep_batch=True)
-
-    async def _release(self, flight: _Flight, *, solo: int, reason: str, keep_batch: bool) -> None:
-        node, batch_id = flight.subscription.node, flight.batch.id if keep_batch else None
-
-        def record(ledger: Ledger) -> None:
-            for entry in flight.entries:
-                alone = solo or int(entry.solo)
-                ledger.run("release_delivery", alone, reason, batch_id, node, entry.seq)
-
-        await self.disk.attempt(record)
-        self._return(flight, flight.entries)
-
-    def _return(self, flight: _Flight, entries: list[Entry[QueuedFile]]) -> None:
-        sub = flight.subscription
-        del self._flights[flight.batch.id]
-        sub.in_flight -= 1
-        sub.mailbox.give_back(entries, self._clock.monotonic())
-        sub.wake.set()
+        if (flight := self._flights.get(batch.id)) is not None:
+            await self._failing.release(flight, reason=reason)
 
     # ---- what others ask
 
@@ -516,9 +456,16 @@ class FileEventBus:
         await self.disk.commit(record)
 
     async def settle(self) -> None:
-        """A fresh listing has been made and taken in."""
-        if self._tender is not None:
-            await self._tender.settle()
+        """A fresh listing has been made and taken in; or nothing can be taken in, the disk being full."""
+        if self._tender is None:
+            return
+        waits = [asyncio.create_task(self._tender.settle()), asyncio.create_task(self.disk.stalled.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
 
     def quiet(self) -> bool:
         """Nothing dropped, open, in flight or stuck that the bus knows of."""
@@ -530,26 +477,15 @@ class FileEventBus:
         if not self.disk.clear.is_set():
             return self.disk.stall_reason
         busy = [s for s in self._subs.values() if s.backlog]
-        waiting = self._tender.waiting if self._tender is not None else 0
-        if waiting or not busy or any(self._pause_left(s) <= 0 for s in busy):
+        moves = self._tender is not None and self._tender.acceptable()
+        if moves or not busy or any(s.in_flight or self._pause_left(s) <= 0 for s in busy):
             return ""
         return busy[0].pause_reason
 
     def node_states(self) -> dict[str, dict[str, Json]]:
         """For status: what each node is doing, and what went wrong last."""
-        return {name: self._state_of(sub) for name, sub in self._subs.items()}
-
-    def _state_of(self, sub: Subscription) -> dict[str, Json]:
-        paused = self._pause_left(sub) > 0
-        until = sub.paused_until.isoformat() if paused and sub.paused_until else None
-        status = "parked" if paused else "running" if sub.in_flight else "idle"
-        return {
-            "status": status,
-            "backlog": sub.backlog,
-            "until": until,
-            "reason": sub.pause_reason or None,
-            "last_error": sub.last_error or None,
-        }
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        return {name: sub.state(now, monotonic) for name, sub in self._subs.items()}
 
     @property
     def watcher_state(self) -> tuple[str, str]:
@@ -559,7 +495,5 @@ class FileEventBus:
 
 
 def _rows_of(ledger: Ledger, suspect: Suspect) -> list[tuple[Any, ...]]:
-    rows = []
-    for seq in suspect.seqs:
-        rows += [r for r in ledger.all("open_deliveries", suspect.node, seq - 1, 1) if r[0] == seq]
-    return rows
+    found = (ledger.one("open_deliveries", suspect.node, seq - 1, 1) for seq in suspect.seqs)
+    return [row for row in found if row is not None and row[0] in suspect.seqs]

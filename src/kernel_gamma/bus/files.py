@@ -16,6 +16,7 @@ __all__ = [
     "free_name",
     "list_names",
     "move",
+    "overwrite",
     "read_regular",
     "sync_tree",
     "write_whole",
@@ -123,6 +124,19 @@ def free_name(directory: Path, name: Path, seq: int, taken: set[Path]) -> Path:
     if not dot:
         stem, ending = name, b""
     return stem[: 255 - len(mark) - len(dot + ending)] + mark + dot + ending
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Put `data` into an existing file where it stands: what still works on a full disk.
+
+    A reader may see half of it. Raises FileNotFoundError when there is no such file.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        written = os.pwrite(fd, data, 0)
+        os.ftruncate(fd, written)
+    finally:
+        os.close(fd)
 
 
 def list_names(directory: Path) -> Iterator[bytes]:

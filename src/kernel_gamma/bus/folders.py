@@ -19,6 +19,7 @@ __all__ = [
     "fitting_name",
     "matches",
     "prefix_for",
+    "shown",
     "valid_pattern",
 ]
 
@@ -91,6 +92,11 @@ def prefix_for(patterns: tuple[str, ...], directory: str) -> str | None:
             last = pattern.rsplit("/", 1)[1]
             return last.split("_", 1)[0] if "_" in last else "evt"
     return None
+
+
+def shown(name: str) -> str:
+    """A file name that any terminal and any log can take: bytes that are no UTF-8 as `\\xff`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def fitting_name(prefix: bytes, name: bytes) -> bytes:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.bus.records import passage_bound
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, PassagePlace
 
@@ -39,7 +40,7 @@ class Inquiries:
 
     def recent_passages(self, since: datetime) -> list[tuple[str, str]]:
         """Id and text of the passages younger than `since` that were never put back."""
-        rows = self._ledger.all("recent_passages", since.timestamp())
+        rows = self._ledger.all("recent_passages", passage_bound(since))
         return [(passage_id, block) for passage_id, block in rows]
 
     def close(self) -> None:

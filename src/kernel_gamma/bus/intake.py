@@ -20,6 +20,8 @@ from kernel_gamma.errors import Poison
 __all__ = ["Arrival", "Intake", "IntakeRules", "Refusal"]
 
 _INCOMPLETE = frozenset({"empty", "not_json"})
+_MOST_BYTES = 8_388_608
+"""Files read in one go; the loop must not stand still for long, nor hold them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class IntakeRules:
     max_bytes: int
     read: Callable[[bytes], Json]
     """Bytes to a document; raises Poison."""
-    ignored: Callable[[str], bool]
-    """Names that are never read."""
+    wanted: Callable[[str, str], bool]
+    """Whether (directory, name) is meant for any node; others are never read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Intake:
 
     def hint(self, name: str, *, closed: bool) -> None:
         """A notification named a file; `closed`: its writer is through with it."""
-        if self._rules.ignored(name):
+        if not self._rules.wanted(self.directory, name):
             return
         raw = os.fsencode(name)
         if closed:
@@ -102,7 +104,9 @@ class Intake:
         return [
             n
             for n in list_names(self.path)
-            if n not in self._queued and n not in self._unsettled and not self._rules.ignored(os.fsdecode(n))
+            if n not in self._queued
+            and n not in self._unsettled
+            and self._rules.wanted(self.directory, os.fsdecode(n))
         ]
 
     def admit(self, names: Collection[bytes], file_clock: Callable[[], float]) -> int:
@@ -143,13 +147,15 @@ class Intake:
         for name in [n for n, u in self._unsettled.items() if u.since + self._wait(u) <= now]:
             self._enqueue(name)
         found: list[Arrival | Refusal] = []
-        while self._queue and len(found) < most:
+        size = 0
+        while self._queue and len(found) < most and size < _MOST_BYTES:
             name = self._queue.popleft()
             self._queued.discard(name)
             judged = self._judge(name, now)
             if judged is not None:
                 self._forget(name)
                 found.append(judged)
+                size += judged.sign.size if isinstance(judged, Arrival) else 0
         return found
 
     def _judge(self, name: bytes, now: float) -> Arrival | Refusal | None:
@@ -175,6 +181,7 @@ class Intake:
         try:
             status = os.lstat(path)
         except OSError:
+            self._forget(name)
             return None
         if stat.S_ISREG(status.st_mode) and name not in self._closed:
             # Too large or not readable, but perhaps still being written: it leaves once it stands still.

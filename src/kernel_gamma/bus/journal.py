@@ -54,6 +54,8 @@ class LedgerJournal:
 
         def finish(ledger: Ledger) -> None:
             ledger.run("journal_done", *values, batch.id, step)
+            if (day := values[2]) is not None:
+                ledger.run("add_usage", day, values[5] or 0, values[6] or 0, values[8] or 0.0)
 
         await self._disk.attempt(finish)
         self._step("journal.result")

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from kernel_gamma.errors import Fenced, SettingsError
+from kernel_gamma.errors import Fenced, SettingsError, Stop
 
 __all__ = ["MIGRATIONS", "Ledger", "LedgerDamaged"]
 
@@ -35,37 +35,26 @@ def _first_schema(db: sqlite3.Connection) -> None:
             origin TEXT NOT NULL, state TEXT NOT NULL, trust TEXT NOT NULL, file_id TEXT, trace_id TEXT,
             session_key TEXT, accepted_at REAL NOT NULL, expires_at REAL, commit_n INTEGER,
             final BLOB, outcome TEXT);
-        CREATE INDEX files_in_queue ON files (queue, name) WHERE state IN ('live', 'leaving');
-        CREATE INDEX files_live ON files (seq) WHERE state = 'live';
-        CREATE INDEX files_leaving ON files (final) WHERE state = 'leaving';
+        CREATE INDEX files_name ON files (name);
         CREATE INDEX files_trace ON files (trace_id) WHERE trace_id IS NOT NULL;
-        CREATE INDEX files_id ON files (file_id) WHERE file_id IS NOT NULL;
-        CREATE INDEX files_commit ON files (commit_n) WHERE commit_n IS NOT NULL;
         CREATE TABLE lookup (id TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id, seq)) WITHOUT ROWID;
         CREATE TABLE deliveries (
             node TEXT NOT NULL, seq INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'waiting', batch_id TEXT,
             attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0,
             solo INTEGER NOT NULL DEFAULT 0, next_try REAL, error TEXT, started_at REAL, ended_at REAL,
-            PRIMARY KEY (node, seq)) WITHOUT ROWID;
+            PRIMARY KEY (seq, node)) WITHOUT ROWID;
         CREATE INDEX deliveries_open ON deliveries (node, seq)
             WHERE status IN ('waiting', 'running', 'retry');
-        CREATE INDEX deliveries_file ON deliveries (seq, status);
-        CREATE INDEX deliveries_batch ON deliveries (batch_id) WHERE batch_id IS NOT NULL;
         CREATE TABLE commits (
-            n INTEGER PRIMARY KEY AUTOINCREMENT, batch_id TEXT NOT NULL UNIQUE, node TEXT NOT NULL,
-            trace_id TEXT, at REAL NOT NULL, plan TEXT, outputs TEXT NOT NULL,
-            applied INTEGER NOT NULL DEFAULT 0, synced INTEGER NOT NULL DEFAULT 0);
-        CREATE INDEX commits_unapplied ON commits (n) WHERE applied = 0;
+            n INTEGER PRIMARY KEY, batch_id TEXT NOT NULL UNIQUE, node TEXT NOT NULL, trace_id TEXT,
+            at REAL NOT NULL, plan TEXT, members TEXT NOT NULL, files TEXT NOT NULL, passages TEXT NOT NULL,
+            outputs TEXT NOT NULL, applied INTEGER NOT NULL DEFAULT 0, synced INTEGER NOT NULL DEFAULT 0);
         CREATE INDEX commits_unsynced ON commits (n) WHERE synced = 0;
         CREATE TABLE passages (
             passage_id TEXT PRIMARY KEY, commit_n INTEGER NOT NULL, page TEXT NOT NULL,
-            offset INTEGER NOT NULL, length INTEGER NOT NULL, sha256 TEXT NOT NULL,
-            heading TEXT NOT NULL, kind TEXT NOT NULL,
-            at REAL NOT NULL, batch_id TEXT NOT NULL, trace_id TEXT, put_back INTEGER NOT NULL DEFAULT 0,
-            block TEXT);
-        CREATE INDEX passages_sha ON passages (sha256);
-        CREATE INDEX passages_commit ON passages (commit_n);
-        CREATE INDEX passages_blocks ON passages (at) WHERE block IS NOT NULL;
+            offset INTEGER NOT NULL, length INTEGER NOT NULL, sha256 TEXT NOT NULL, heading TEXT NOT NULL,
+            kind TEXT NOT NULL, at REAL NOT NULL, batch_id TEXT NOT NULL, trace_id TEXT,
+            put_back INTEGER NOT NULL DEFAULT 0, block TEXT) WITHOUT ROWID;
         CREATE TABLE claims (
             key TEXT PRIMARY KEY, value TEXT NOT NULL, expires_at REAL NOT NULL) WITHOUT ROWID;
         CREATE INDEX claims_expiry ON claims (expires_at);
@@ -74,7 +63,9 @@ def _first_schema(db: sqlite3.Connection) -> None:
             started_at REAL NOT NULL, ended_at REAL, result TEXT, day TEXT, role TEXT, model TEXT,
             prompt_tokens INTEGER, completion_tokens INTEGER, cached_tokens INTEGER, cost REAL,
             PRIMARY KEY (batch_id, step)) WITHOUT ROWID;
-        CREATE INDEX journal_day ON journal (day) WHERE day IS NOT NULL;
+        CREATE TABLE usage (
+            day TEXT PRIMARY KEY, calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
+            completion_tokens INTEGER NOT NULL, cost REAL NOT NULL) WITHOUT ROWID;
         """
     )
 
@@ -110,7 +101,10 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Ledger:
-        """Open or create. Raises LedgerDamaged, or SettingsError when a newer version wrote it."""
+        """Open or create.
+
+        Raises LedgerDamaged, Stop when it cannot be used now, SettingsError when a newer version wrote it.
+        """
         try:
             db = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
@@ -124,8 +118,16 @@ class Ledger:
             if not read_only:
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = NORMAL")
-                db.execute("PRAGMA journal_size_limit = 16000000")
+                # Every page written costs two system calls; a page that many transactions touch is
+                # written back once per checkpoint, so checkpoints are rare.
+                db.execute("PRAGMA wal_autocheckpoint = 4000")
+                db.execute("PRAGMA journal_size_limit = 67108864")
             ledger._migrate(read_only)
+        except sqlite3.OperationalError as error:
+            if read_only:
+                raise LedgerDamaged(f"{path}: {error}") from error
+            # A full disk, a lock, a missing permission: the file itself may be well.
+            raise Stop(f"{path}: {error}; free some space or make it writable, then start again") from error
         except sqlite3.DatabaseError as error:
             raise LedgerDamaged(f"{path}: {error}") from error
         return ledger
@@ -167,10 +169,11 @@ class Ledger:
             if self.boot:
                 self._check_fence()
             yield
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk has rolled back already
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     def _check_fence(self) -> None:
         row = self.one("fence")

@@ -30,33 +30,26 @@ INSERT OR IGNORE INTO deliveries (node, seq) VALUES (?, ?);
 -- Another id under which a file is found by `kgamma trace`.
 INSERT OR IGNORE INTO lookup (id, seq) VALUES (?, ?);
 
--- name: known_name
--- The file of this name that is still in its queue, or is just leaving it.
-SELECT seq FROM files WHERE queue = ? AND name = ? AND state IN ('live', 'leaving') LIMIT 1;
+-- name: standing_file
+-- The file that the books know at this very place: one of this name in inbox/taken/ is another.
+SELECT seq FROM files WHERE name = ? AND queue = ? AND path = ? AND state = 'live' LIMIT 1;
 
 -- name: file_state
 -- Whether a file has left its queue.
-SELECT state FROM files WHERE queue = ? AND name = ? ORDER BY seq DESC LIMIT 1;
+SELECT state FROM files WHERE name = ? AND queue = ? ORDER BY seq DESC LIMIT 1;
 
 -- name: live_files
 -- Files in the books that should stand in their queues.
-SELECT seq, queue, name, path, origin FROM files WHERE state = 'live' ORDER BY seq;
+SELECT seq, queue, name, path, origin FROM files
+WHERE seq IN (SELECT seq FROM deliveries WHERE status IN ('waiting', 'running', 'retry')) ORDER BY seq;
 
 -- name: live_file_nodes
--- The nodes that have a delivery of a file.
-SELECT node FROM deliveries WHERE seq = ?;
+-- The nodes that are not through with a file.
+SELECT node FROM deliveries WHERE seq = ? AND status IN ('waiting', 'running', 'retry');
 
 -- name: leave_file
 -- A file begins to leave its queue.
-UPDATE files SET state = 'leaving', final = ?, outcome = ? WHERE seq = ?;
-
--- name: left_file
--- A file has left its queue.
-UPDATE files SET state = 'gone' WHERE seq = ?;
-
--- name: left_path
--- The file that was to leave to this path has left.
-UPDATE files SET state = 'gone' WHERE final = ? AND state = 'leaving';
+UPDATE files SET state = 'left', final = ?, outcome = ? WHERE seq = ?;
 
 -- name: file_by_seq
 -- One file's row.
@@ -76,7 +69,8 @@ SELECT count(*) FROM deliveries WHERE node = ? AND status IN ('waiting', 'runnin
 
 -- name: running
 -- Deliveries that were in flight when the last process ended.
-SELECT node, seq, batch_id, deaths, attempts, solo FROM deliveries WHERE status = 'running' ORDER BY batch_id, seq;
+SELECT node, seq, batch_id, deaths, attempts, solo FROM deliveries
+WHERE status IN ('waiting', 'running', 'retry') AND status = 'running' ORDER BY batch_id, seq;
 
 -- name: start_delivery
 -- A delivery is in flight, as a member of a batch.
@@ -85,7 +79,7 @@ UPDATE deliveries SET status = 'running', batch_id = ?, started_at = ? WHERE nod
 -- name: release_delivery
 -- A delivery goes back to the queue without an attempt.
 UPDATE deliveries SET status = 'waiting', next_try = NULL, solo = ?, error = ?, batch_id = ?
-WHERE node = ? AND seq = ?;
+WHERE node = ? AND seq = ? AND status = 'running';
 
 -- name: suspect_delivery
 -- The process died while this delivery was in flight.
@@ -114,8 +108,9 @@ SELECT node, error, attempts FROM deliveries WHERE seq = ? AND status = 'dead' L
 
 -- name: add_missing_deliveries
 -- A node that joined the topology sees what still stands in its queues.
-SELECT seq, queue, name FROM files WHERE state = 'live'
-AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = files.seq AND d.node = ?);
+SELECT seq, queue, name FROM files f
+WHERE seq IN (SELECT seq FROM deliveries WHERE status IN ('waiting', 'running', 'retry'))
+AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = f.seq AND d.node = ?);
 
 -- name: orphan_deliveries
 -- Open deliveries of nodes that are not in the topology.
@@ -131,7 +126,8 @@ SELECT n FROM commits WHERE batch_id = ?;
 
 -- name: add_commit
 -- The point of no return: everything needed to redo an Outcome.
-INSERT INTO commits (n, batch_id, node, trace_id, at, plan, outputs) VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT INTO commits (n, batch_id, node, trace_id, at, plan, members, files, passages, outputs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: commit_applied
 -- The effects stand on disk.
@@ -143,11 +139,11 @@ UPDATE commits SET applied = 1, synced = 1, plan = NULL WHERE n = ?;
 
 -- name: commits_synced
 -- The effects survive a power cut: forget the bytes.
-UPDATE commits SET synced = 1, plan = NULL WHERE applied = 1 AND synced = 0 AND n <= ?;
+UPDATE commits SET synced = 1, plan = NULL WHERE synced = 0 AND applied = 1 AND n <= ?;
 
 -- name: unapplied
 -- Commits to redo after a crash of the process, oldest first.
-SELECT n, plan FROM commits WHERE applied = 0 ORDER BY n;
+SELECT n, plan FROM commits WHERE synced = 0 AND applied = 0 ORDER BY n;
 
 -- name: unsynced
 -- Commits to redo after a reboot, oldest first.
@@ -162,17 +158,14 @@ SELECT coalesce(max(n), 0) FROM commits;
 INSERT INTO passages (passage_id, commit_n, page, offset, length, sha256, heading, kind, at, batch_id, trace_id, block)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: same_passages
--- How many passages with exactly these bytes there are.
-SELECT count(*) FROM passages WHERE sha256 = ?;
-
 -- name: passage
 -- Where a passage was put.
 SELECT passage_id, page, offset, length, sha256, heading FROM passages WHERE passage_id = ?;
 
 -- name: recent_passages
--- Passages young enough to be put back after a foreign save.
-SELECT passage_id, block FROM passages WHERE at >= ? AND put_back = 0 AND block IS NOT NULL ORDER BY rowid;
+-- Passages young enough to be put back after a foreign save, if they are known to have stood.
+SELECT passage_id, block FROM passages JOIN commits ON n = commit_n
+WHERE passage_id >= ? AND put_back = 0 AND block IS NOT NULL AND applied = 1 ORDER BY passage_id;
 
 -- name: put_back
 -- A passage is put back at most once.
@@ -180,7 +173,7 @@ UPDATE passages SET put_back = 1 WHERE passage_id = ?;
 
 -- name: forget_blocks
 -- Old passages are not put back: their text stays in the Markdown alone.
-UPDATE passages SET block = NULL WHERE at < ? AND block IS NOT NULL;
+UPDATE passages SET block = NULL WHERE passage_id >= ? AND passage_id < ? AND block IS NOT NULL;
 
 -- name: add_claim
 -- Remember a dedupe key, if it is not remembered already.
@@ -210,9 +203,15 @@ ON CONFLICT (batch_id, step) DO UPDATE SET started_at = excluded.started_at, end
 UPDATE journal SET ended_at = ?, result = ?, day = ?, role = ?, model = ?, prompt_tokens = ?,
        completion_tokens = ?, cached_tokens = ?, cost = ? WHERE batch_id = ? AND step = ?;
 
+-- name: add_usage
+-- Sum up what a day's calls cost.
+INSERT INTO usage (day, calls, prompt_tokens, completion_tokens, cost) VALUES (?, 1, ?, ?, ?)
+ON CONFLICT (day) DO UPDATE SET calls = calls + 1, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+       completion_tokens = completion_tokens + excluded.completion_tokens, cost = cost + excluded.cost;
+
 -- name: tokens_on
 -- Tokens of one local day.
-SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM journal WHERE day = ?;
+SELECT prompt_tokens + completion_tokens FROM usage WHERE day = ?;
 
 -- name: status_counts
 -- Deliveries by node and status.
@@ -220,9 +219,10 @@ SELECT node, status, count(*) FROM deliveries WHERE status IN ('waiting', 'runni
 
 -- name: trace_files
 -- Files of a trace, or with an id of their own.
-SELECT seq FROM files WHERE trace_id = ? OR file_id = ?
+SELECT seq FROM files WHERE trace_id = ? OR name = CAST(? || '.json' AS BLOB)
 UNION SELECT seq FROM lookup WHERE id = ?
-UNION SELECT f.seq FROM files f JOIN passages p ON p.commit_n = f.commit_n WHERE p.passage_id = ?;
+UNION SELECT made.value FROM passages p JOIN commits c ON c.n = p.commit_n, json_each(c.files) AS made
+WHERE p.passage_id = ?;
 
 -- name: trace_file
 -- Everything about one file.
@@ -244,11 +244,12 @@ SELECT n, batch_id, node, at, applied, outputs FROM commits WHERE batch_id = ?;
 
 -- name: trace_children
 -- Files a commit emitted.
-SELECT seq FROM files WHERE commit_n = ?;
+SELECT made.value FROM commits c, json_each(c.files) AS made WHERE c.n = ?;
 
 -- name: trace_batch_members
 -- Files that were handled together.
-SELECT DISTINCT seq FROM deliveries WHERE batch_id = ?;
+SELECT member.value FROM commits c, json_each(c.members) AS member WHERE c.batch_id = ?1
+UNION SELECT seq FROM deliveries WHERE status IN ('waiting', 'running', 'retry') AND batch_id = ?1;
 
 -- name: trace_steps
 -- Model calls and tool runs of a batch.
@@ -257,8 +258,38 @@ FROM journal WHERE batch_id = ?;
 
 -- name: trace_passages
 -- Passages a commit added.
-SELECT passage_id, page, offset, length, heading, kind FROM passages WHERE commit_n = ?;
+SELECT passage_id, page, offset, length, heading, kind FROM passages
+WHERE passage_id IN (SELECT told.value FROM commits c, json_each(c.passages) AS told WHERE c.n = ?);
 
 -- name: release_running
 -- An orderly stop: nothing is in flight any more.
-UPDATE deliveries SET status = 'waiting' WHERE status = 'running';
+UPDATE deliveries SET status = 'waiting'
+WHERE status IN ('waiting', 'running', 'retry') AND status = 'running';
+
+-- name: recent_shas
+-- Bytes of the newest passages, to tell equal ones apart.
+SELECT sha256 FROM passages WHERE passage_id >= ? ORDER BY passage_id;
+
+-- name: trace_named
+-- Files that were dropped or emitted under a name, oldest first.
+SELECT seq FROM files WHERE name = ? ORDER BY seq LIMIT 100;
+
+-- name: trace_output
+-- The commit that wrote a file nobody in here watches, e.g. into the outbox.
+SELECT batch_id FROM commits WHERE instr(outputs, ?) > 0 LIMIT 1;
+
+-- name: trace_passage
+-- The batch that added a passage.
+SELECT c.batch_id FROM passages p JOIN commits c ON c.n = p.commit_n WHERE p.passage_id = ?;
+
+-- name: trace_batch_of_commit
+-- The batch a commit carried out.
+SELECT batch_id FROM commits WHERE n = ?;
+
+-- name: newest_commit_at
+-- When the last commit was made.
+SELECT at FROM commits ORDER BY n DESC LIMIT 1;
+
+-- name: quick_check
+-- Whether the file is sound: one row "ok", else what is broken.
+PRAGMA quick_check(5);

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from kernel_gamma.bus.folders import prefix_for
+from kernel_gamma.bus.folders import NAME_MAX, prefix_for
 from kernel_gamma.contracts.effects import (
     Append,
     Batch,
@@ -41,6 +41,10 @@ __all__ = [
     "decode",
     "encode",
 ]
+
+_PAGE_PART = NAME_MAX - len("..tmp")
+"""A page is written beside itself under a longer name first."""
+_HISTORY_STEM = 120
 
 Operation = tuple[Any, ...]
 """("append", page, text, opening, occurrence) · ("replace", page, text, expect, history) ·
@@ -72,12 +76,16 @@ class PlannedEmit:
     payload: dict[str, Json]
     trust: Trust
     locates: str | None = None
+    size: int = 0
+    """Bytes of the file, once its text was made."""
 
     def document(self) -> dict[str, Json]:
         return {"envelope": self.envelope.as_json(), "payload": self.payload}
 
     def text(self) -> str:
-        return Document(self.envelope, self.payload).to_bytes().decode()
+        data = Document(self.envelope, self.payload).to_bytes()
+        self.size = len(data)
+        return data.decode()
 
     def ids(self) -> Iterator[str]:
         """Other ids under which this file is found."""
@@ -173,7 +181,8 @@ def build_plan(
 ) -> Plan:
     """Translate effects; deliveries that no effect names are finished.
 
-    Raises BadOutcome for an emit outside the declared patterns or a page outside self/.
+    Raises BadOutcome for an emit outside the declared patterns, a page outside self/, or a name that no
+    file system takes: what is in the ledger must be possible on disk.
     """
     plan = Plan(batch.id, batch.node, batch.trace_id)
     for index, effect in enumerate(outcome.effects):
@@ -185,6 +194,7 @@ def build_plan(
             case Replace():
                 plan.replaces.append(_replace(effect, index, batch.id))
             case Overwrite():
+                _check_path(effect.path)
                 plan.writes.append(write_operation(effect.path, effect.document))
             case Claim():
                 plan.claims.append(effect)
@@ -220,7 +230,8 @@ def _append(effect: Append) -> PlannedAppend:
 
 def _replace(effect: Replace, index: int, batch_id: str) -> Operation:
     _check_page(effect.page)
-    kept = f"{effect.page.removesuffix('.md').replace('/', '_')}.{batch_id}.{index}.md"
+    stem = effect.page.removesuffix(".md").replace("/", "_").encode("utf-8", "replace")
+    kept = f"{stem[:_HISTORY_STEM].decode('utf-8', 'ignore')}.{batch_id}.{index}.md"
     return ("replace", effect.page, effect.text, effect.expect, kept)
 
 
@@ -231,8 +242,19 @@ def write_operation(path: str, document: Json) -> Operation:
 
 
 def _check_page(page: str) -> None:
-    if not page.endswith(".md") or page.startswith("/") or any(p.startswith(".") for p in page.split("/")):
+    parts = page.split("/")
+    if not page.endswith(".md") or "\0" in page or any(p[:1] in ("", ".") for p in parts):
         raise BadOutcome(f"{page!r} is no page of the self (a relative path that ends in .md)")
+    if any(len(p.encode("utf-8", "replace")) > _PAGE_PART for p in parts):
+        raise BadOutcome(f"{page!r} is too long for a page: {_PAGE_PART} bytes a part")
+
+
+def _check_path(path: str) -> None:
+    parts = path.split("/")
+    if "\0" in path or any(p in ("", ".", "..") for p in parts):
+        raise BadOutcome(f"{path!r} is no path inside the data directory")
+    if any(len(p.encode("utf-8", "surrogateescape")) > NAME_MAX for p in parts):
+        raise BadOutcome(f"{path!r} has a name of more than {NAME_MAX} bytes")
 
 
 def _emit(
@@ -242,6 +264,7 @@ def _emit(
     if prefix is None:
         declared = ", ".join(patterns) or "nothing"
         raise BadOutcome(f"node {batch.node} emits into {effect.directory} but declares {declared}")
+    _check_path(effect.directory)
     newest = next((d.envelope for d in reversed(batch.deliveries) if d.envelope is not None), None)
     key = emit_key(batch.id, batch.node, index)
     file_id = f"{prefix}_{encode_ulid(int(now.timestamp() * 1000), key[:10])}"

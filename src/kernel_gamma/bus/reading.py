@@ -14,6 +14,7 @@ from kernel_gamma.bus.files import Unreadable, read_regular
 from kernel_gamma.bus.subscription import QueuedFile
 from kernel_gamma.contracts.effects import Delivery
 from kernel_gamma.contracts.envelope import Envelope, Json
+from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.ports import Clock
 from kernel_gamma.errors import Poison
 
@@ -24,6 +25,8 @@ KEEP_BYTES = 32_768
 
 LARGEST_OWN = 256 * 1024 * 1024
 """Files the bus wrote itself may be larger than what may be dropped, within reason."""
+
+_DEEPEST_OWN = 500
 
 
 class Reader:
@@ -68,7 +71,13 @@ class Reader:
             raw, sign = read_regular(os.path.join(self._root, os.fsencode(path)), limit)
         except Unreadable as error:
             raise Poison(str(error), kind=error.kind) from error
-        return self._parse(raw), sign.size
+        # What the bus wrote around a dropped document nests deeper than the document itself may.
+        parse = self._parse if origin == "dropped" else _read_own
+        return parse(raw), sign.size
+
+
+def _read_own(raw: bytes) -> Json:
+    return read_document(raw, max_depth=_DEEPEST_OWN)
 
 
 def envelope_of(document: Json) -> Envelope | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,8 +16,13 @@ from kernel_gamma.bus.plan import Operation, Plan, PlannedEmit, Verdict, encode,
 from kernel_gamma.contracts.effects import Batch, Delivery
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.ports import PageStore
+from kernel_gamma.contracts.ulid import encode_ulid
 
 __all__ = ["Books", "Committed", "Departure", "NewFile"]
+
+
+_SHAS = 2048
+"""Newest passages whose bytes are told apart; equal ones share their second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,8 @@ class Committed:
     n: int
     operations: list[Operation]
     new_files: list[NewFile] = field(default_factory=list)
-    leaving: list[int] = field(default_factory=list)
+    departed: list[tuple[str, str]] = field(default_factory=list)
+    """(queue, name) of the files that leave."""
     verdicts: dict[int, Verdict] = field(default_factory=dict)
 
 
@@ -67,9 +74,14 @@ class Books:
         self._ends: dict[str, int] = {}
         self._ends_serial = -1
         self._reserved: dict[str, set[bytes]] = {}
+        self._shas: OrderedDict[str, int] = OrderedDict()
+        self.departing: set[tuple[str, str]] = set()
+        """(queue, name) of files that have left by the ledger and still stand in their queue."""
 
-    def start(self, ledger: Ledger) -> None:
-        """Read the newest numbers."""
+    def start(self, ledger: Ledger, now: datetime) -> None:
+        """Read the newest numbers, and the newest passages' bytes."""
+        for (sha256,) in ledger.all("recent_shas", passage_bound(now - timedelta(minutes=1))):
+            self._count_sha(sha256)
         self._seq = int((ledger.one("last_seq") or (0,))[0])
         self._n = int((ledger.one("last_commit") or (0,))[0])
 
@@ -100,9 +112,11 @@ class Books:
             until = (now + timedelta(hours=claim.hours)).timestamp()
             ledger.run("add_claim", claim.key, json.dumps(dict(claim.value)), until, at)
         done.operations = plan.operations()
-        outputs = json.dumps(plan.outputs())
-        stored = encode(done.operations)
-        ledger.run("add_commit", self._n, plan.batch_id, plan.node, plan.trace_id, at, stored, outputs)
+        ledger.run(
+            "add_commit", self._n, plan.batch_id, plan.node, plan.trace_id, at, encode(done.operations),
+            json.dumps([d.seq for d in batch]), json.dumps([f.seq for f in done.new_files]),
+            json.dumps([a.passage_id for a in plan.appends if a.passage_id]), json.dumps(plan.outputs()),
+        )  # fmt: skip
         return done
 
     def _place_appends(self, ledger: Ledger, plan: Plan) -> None:
@@ -114,8 +128,15 @@ class Books:
             end = self._ends.get(append.page)
             append.offset = self._pages.next_offset(append.page) if end is None else end
             self._ends[append.page] = append.offset + len(append.data)
-            row = ledger.one("same_passages", append.sha256) if append.passage_id else None
-            append.occurrence = int(row[0]) + 1 if row else 1
+            append.occurrence = self._count_sha(append.sha256) if append.passage_id else 1
+
+    def _count_sha(self, sha256: str) -> int:
+        """How many passages have exactly these bytes, this one included: only those of one second can."""
+        count = self._shas.pop(sha256, 0) + 1
+        self._shas[sha256] = count
+        if len(self._shas) > _SHAS:
+            self._shas.popitem(last=False)
+        return count
 
     def applied(self, committed: Committed) -> None:
         """The effects stand on disk: names are taken for real."""
@@ -123,6 +144,8 @@ class Books:
             if op[0] == "move":
                 directory, _, name = op[2].rpartition("/")
                 self._reserved.get(directory, set()).discard(os.fsencode(name))
+        for queue, name in committed.departed:
+            self.departing.discard((queue, name))
 
     def _add_emit(self, ledger: Ledger, emit: PlannedEmit, n: int, at: float) -> NewFile | None:
         nodes = self._subscribers(emit.directory, emit.name)
@@ -186,7 +209,12 @@ class Books:
             outcome = "dead"
         plan.moves.append(("move", file.path, target))
         ledger.run("leave_file", os.fsencode(target), outcome, file.seq)
-        done.leaving.append(file.seq)
+        self._leaves(done, file)
+
+    def _leaves(self, done: Committed, file: Departure) -> None:
+        if file.path == f"{file.queue}/{file.name}":
+            done.departed.append((file.queue, file.name))
+            self.departing.add((file.queue, file.name))
 
     def done_path(self, file: Departure, now: datetime) -> str:
         """A free name under the queue's done/ folder of the local day."""
@@ -233,9 +261,14 @@ class Books:
     def record_accepted(
         self, ledger: Ledger, queue: str, names: Sequence[str], at: float, taken: str | None
     ) -> list[tuple[Departure, tuple[str, ...]]]:
-        """Enter dropped files in order, with their names-to-be in `taken` (None: they stay in place)."""
+        """Enter dropped files in order, with their names-to-be in `taken` (None: they stay in place).
+
+        What the books know at its place already is no drop, however often it is noticed.
+        """
         accepted = []
         for name in names:
+            if self.stands(ledger, queue, name):
+                continue
             seq, nodes = self.next_seq(), self._subscribers(queue, name)
             path = f"{queue}/{name}"
             if taken is not None:
@@ -247,6 +280,13 @@ class Books:
             accepted.append((file, nodes))
         return accepted
 
+    def stands(self, ledger: Ledger, queue: str, name: str) -> bool:
+        """Whether the file at this place is in the books: written by the bus, or accepted where it lies."""
+        if (queue, name) in self.departing:
+            return True
+        path = os.fsencode(f"{queue}/{name}")
+        return ledger.one("standing_file", os.fsencode(name), queue, path) is not None
+
     def _enter(self, ledger: Ledger, file: Departure, at: float) -> None:
         ledger.run(
             "add_file", file.seq, file.queue, os.fsencode(file.name), os.fsencode(file.path), "dropped",
@@ -255,8 +295,10 @@ class Books:
 
     def record_refused(
         self, ledger: Ledger, queue: str, name: str, kind: str, detail: str, now: datetime
-    ) -> Committed:
-        """A dropped file that can never be accepted goes straight to dead_letter/."""
+    ) -> Committed | None:
+        """A dropped file that can never be accepted goes straight to dead_letter/; None if it is no drop."""
+        if self.stands(ledger, queue, name):
+            return None
         file = Departure(self.next_seq(), queue, name, f"{queue}/{name}", "dropped")
         self._enter(ledger, file, now.timestamp())
         target, writes = self.dead_path(file, kind, detail, node="bus", attempts=0, now=now)
@@ -289,12 +331,13 @@ class Books:
             ledger, f"closed_{node}_{file.seq}", node, file, target, [], outcome=reason, now=now
         )
 
-    def record_vanished(self, ledger: Ledger, seq: int, now: datetime) -> None:
-        """A file somebody removed from its queue: nothing is left to do for it."""
-        for (node,) in ledger.all("live_file_nodes", seq):
+    def record_vanished(self, ledger: Ledger, seq: int, now: datetime) -> list[str]:
+        """A file somebody removed from its queue: nothing is left to do for it. Returns who had it open."""
+        nodes = [node for (node,) in ledger.all("live_file_nodes", seq)]
+        for node in nodes:
             ledger.run("close_delivery", "finished", now.timestamp(), "the file was removed", 0, node, seq)
         ledger.run("leave_file", None, "removed by somebody", seq)
-        ledger.run("left_file", seq)
+        return nodes
 
     def record_departure(
         self, ledger: Ledger, cause: str, node: str, file: Departure, target: str, writes: list[Operation],
@@ -304,10 +347,13 @@ class Books:
         self._n += 1
         operations: list[Operation] = [*writes, ("move", file.path, target)]
         ledger.run(
-            "add_commit", self._n, cause, node, file.trace_id, now.timestamp(), encode(operations), "[]"
-        )
+            "add_commit", self._n, cause, node, file.trace_id, now.timestamp(), encode(operations),
+            json.dumps([file.seq]), "[]", "[]", "[]",
+        )  # fmt: skip
         ledger.run("leave_file", os.fsencode(target), outcome, file.seq)
-        return Committed(self._n, operations, leaving=[file.seq])
+        done = Committed(self._n, operations)
+        self._leaves(done, file)
+        return done
 
 
 def reason_path(target: str) -> str:
@@ -315,3 +361,8 @@ def reason_path(target: str) -> str:
     directory, _, name = target.rpartition("/")
     raw = os.fsencode(name)[: 255 - len(b".reason.json")]
     return f"{directory}/{os.fsdecode(raw)}.reason.json"
+
+
+def passage_bound(moment: datetime) -> str:
+    """Passages written since `moment` have ids from this one on."""
+    return f"psg_{encode_ulid(int(moment.timestamp() * 1000), bytes(10))}"

@@ -20,7 +20,7 @@ import structlog
 from kernel_gamma.bus.apply import Applier
 from kernel_gamma.bus.disk import describe
 from kernel_gamma.bus.files import list_names, move
-from kernel_gamma.bus.folders import INBOX, TAKEN, matches
+from kernel_gamma.bus.folders import INBOX, TAKEN, matches, shown
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.plan import decode
 from kernel_gamma.bus.records import Books, Committed, Departure
@@ -64,9 +64,9 @@ def recover(
 ) -> Recovered:
     """Put the folder and the ledger in step. `nodes` are the subscribers with their watch patterns."""
     found = Recovered()
-    writer.run_now(books.start)
+    writer.run_now(lambda ledger: books.start(ledger, now))
     _redo(writer, applier, found)
-    writer.run_now(lambda ledger: _finish_renames(ledger, books, root, now))
+    writer.run_now(lambda ledger: _finish_renames(ledger, books, root, now, all_applied=not found.stuck))
     _put_back_strays(writer, root)
     departures: list[Committed] = []
     writer.run_now(lambda ledger: departures.extend(_close_orphans(ledger, books, nodes, now)), full=True)
@@ -119,22 +119,20 @@ def _carry_out(writer: Writer, applier: Applier, commits: list[Committed], found
 
 def _mark(ledger: Ledger, committed: Committed) -> None:
     ledger.run("commit_applied", committed.n)
-    for seq in committed.leaving:
-        ledger.run("left_file", seq)
-    for operation in committed.operations:
-        if operation[0] == "move":
-            ledger.run("left_path", os.fsencode(operation[2]))
 
 
 def _left(writer: Writer, directory: str, name: str) -> bool:
     """Whether every subscriber has finished an emitted file, so that it must not be written again."""
-    row = writer.run_now(lambda ledger: ledger.one("file_state", directory, os.fsencode(name)))
+    row = writer.run_now(lambda ledger: ledger.one("file_state", os.fsencode(name), directory))
     return row is not None and row[0] != "live"
 
 
-def _finish_renames(ledger: Ledger, books: Books, root: bytes, now: datetime) -> None:
-    """Files that were accepted but not yet renamed when the process died; and those somebody removed."""
-    for seq, queue, name, path, _ in ledger.all("live_files"):
+def _finish_renames(ledger: Ledger, books: Books, root: bytes, now: datetime, *, all_applied: bool) -> None:
+    """Files that were accepted but not yet renamed when the process died; and those somebody removed.
+
+    Without `all_applied` some files of the bus are not written yet: their absence means nothing.
+    """
+    for seq, queue, name, path, origin in ledger.all("live_files"):
         target = os.path.join(root, path)
         if os.path.lexists(target):
             continue
@@ -142,8 +140,10 @@ def _finish_renames(ledger: Ledger, books: Books, root: bytes, now: datetime) ->
         if dropped != target and os.path.lexists(dropped):
             move(dropped, target)
             continue
+        if origin == "bus" and not all_applied:
+            continue
         books.record_vanished(ledger, seq, now)
-        log.warning("a queued file is gone", queue=queue, file=os.fsdecode(name), seq=seq)
+        log.warning("a queued file is gone", queue=queue, file=shown(os.fsdecode(name)), seq=seq)
 
 
 def _put_back_strays(writer: Writer, root: bytes) -> None:

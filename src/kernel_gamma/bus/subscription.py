@@ -11,9 +11,10 @@ from typing import Any
 from kernel_gamma.bus.delivery import Entry, Hold, Limits, Mailbox
 from kernel_gamma.bus.folders import directory_of, matches
 from kernel_gamma.bus.records import Departure
-from kernel_gamma.contracts.effects import Delivery
+from kernel_gamma.contracts.effects import Batch, Delivery
+from kernel_gamma.contracts.envelope import Json
 
-__all__ = ["Observer", "QueuedFile", "Subscriber", "Subscription", "departure"]
+__all__ = ["Flight", "Observer", "QueuedFile", "Subscriber", "Subscription", "departure"]
 
 Observer = Callable[[str, Mapping[str, Any]], None]
 """Hears (what, details): accepted, refused, committed, failed, paused, stalled."""
@@ -68,11 +69,15 @@ class Subscription:
     """Numbers in memory: in the mailbox or in flight."""
     in_flight: int = 0
     paused_until: datetime | None = None
+    paused_for: float = 0.0
+    """Monotonic seconds at which the pause ends at the latest, should the clock be set back."""
     pause_reason: str = ""
     last_error: str = ""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     nonsense: list[int] = field(default_factory=list)
     """Numbers of the single events whose answers were unusable, one after the other."""
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one worker that reads the ledger."""
     parks: int = 0
     """Pauses in a row, for their growing length."""
 
@@ -132,6 +137,42 @@ class Subscription:
         """A delivery of this node is through."""
         self.held.discard(seq)
         self.backlog -= 1
+
+    def pause(self, until: datetime, monotonic: float, reason: str) -> None:
+        """Hand nothing over until a moment, known on both clocks."""
+        self.paused_until = until
+        self.paused_for = monotonic
+        self.pause_reason = reason
+
+    def pause_left(self, now: datetime, monotonic: float) -> float:
+        """Seconds of the pause that are left; it is over when either clock says so."""
+        if self.paused_until is None:
+            return 0.0
+        left = min((self.paused_until - now).total_seconds(), self.paused_for - monotonic)
+        if left <= 0:
+            self.paused_until = None
+            self.pause_reason = ""
+        return left
+
+    def state(self, now: datetime, monotonic: float) -> dict[str, Json]:
+        """For status: what the node is doing, and what went wrong last."""
+        paused = self.pause_left(now, monotonic) > 0
+        return {
+            "status": "parked" if paused else "running" if self.in_flight else "idle",
+            "backlog": self.backlog,
+            "until": self.paused_until.isoformat() if self.paused_until else None,
+            "reason": self.pause_reason or None,
+            "last_error": self.last_error or None,
+        }
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A batch that a handler has."""
+
+    subscription: Subscription
+    entries: list[Entry[QueuedFile]]
+    batch: Batch
 
 
 def departure(queued: QueuedFile) -> Departure:

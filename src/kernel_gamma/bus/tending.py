@@ -16,6 +16,7 @@ from kernel_gamma.bus.folders import INBOX, SKELETON, directory_of
 from kernel_gamma.bus.intake import Arrival, Intake, IntakeRules, Refusal
 from kernel_gamma.bus.watcher import Hint, Watcher
 from kernel_gamma.contracts.ports import Clock
+from kernel_gamma.errors import Fenced, Stop
 from kernel_gamma.settings import BusSettings
 
 __all__ = ["Tender", "TenderPorts"]
@@ -24,6 +25,7 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 256
 _FIRST_PACE_SEC = 1.0
+_AFTER_TROUBLE_SEC = 0.5
 _CLOCK_FILE = b".clock"
 
 
@@ -70,7 +72,8 @@ class Tender:
         self._pace_sec = _FIRST_PACE_SEC
         self._listed_at = 0.0
         self._listed = asyncio.Event()
-        self._busy = False
+        self._accepting = 0
+        self._trouble = ""
         self.watcher: Watcher | None = None
 
     async def start(self) -> None:
@@ -96,11 +99,23 @@ class Tender:
             self.watcher.stop()
 
     def _make_folders(self) -> None:
+        problem = ""
         for directory in (
             *SKELETON,
             *(directory_of(p) for p in self._patterns if "*" not in directory_of(p)),
         ):
-            (self._root / directory).mkdir(parents=True, exist_ok=True)
+            try:
+                (self._root / directory).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                problem = f"{directory}/ cannot be made: {error}; put a folder there"
+        self._tell_trouble(problem)
+
+    def _tell_trouble(self, problem: str) -> None:
+        """Log what keeps coming back only when it changes."""
+        if problem != self._trouble:
+            self._trouble = problem
+            if problem:
+                log.error("the queues cannot be looked at", problem=problem)
 
     def _expand(self) -> None:
         """An intake for every directory the patterns mean; `*` in a pattern stands for one folder."""
@@ -151,7 +166,12 @@ class Tender:
     @property
     def waiting(self) -> int:
         """Files seen and not yet accepted."""
-        return sum(len(intake) for intake in self._intakes.values())
+        return self._accepting + sum(len(intake) for intake in self._intakes.values())
+
+    def acceptable(self) -> bool:
+        """Whether some of them will be accepted as things are."""
+        open_now = (d for d, intake in self._intakes.items() if len(intake))
+        return self._accepting > 0 or any(self._ports.room(d) > 0 for d in open_now)
 
     async def settle(self) -> None:
         """A fresh listing has been made and what it found has been looked at once."""
@@ -160,22 +180,34 @@ class Tender:
         await self._listed.wait()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Raises Fenced and Stop; whatever else goes wrong is tried again."""
         while True:
-            self._wake.clear()
-            found = 0
-            if self._list_now or self._clock.monotonic() >= self._listed_at + self._pace():
-                found = await self._listing()
-            moved = await self._pump()
-            if found or moved:
-                self._pace_sec = _FIRST_PACE_SEC
-            if not self._list_now:
-                self._listed.set()
+            try:
+                moved = await self._look_once()
+            except (Fenced, Stop):
+                raise
+            except Exception as error:  # noqa: BLE001 - the mind must not go deaf: it looks again
+                self._tell_trouble(f"{type(error).__name__}: {error}")
+                moved = False
+                await asyncio.sleep(_AFTER_TROUBLE_SEC)
             if moved:
                 await asyncio.sleep(0)
                 continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._until_next())
+
+    async def _look_once(self) -> bool:
+        """List if it is time, then hand on what is settled; whether anything was."""
+        self._wake.clear()
+        found = 0
+        if self._list_now or self._clock.monotonic() >= self._listed_at + self._pace():
+            found = await self._listing()
+        moved = await self._pump()
+        if found or moved:
+            self._pace_sec = _FIRST_PACE_SEC
+        if not self._list_now:
+            self._listed.set()
+        return moved
 
     def _pace(self) -> float:
         if self.watcher is not None and self.watcher.mode == "polling":
@@ -199,21 +231,33 @@ class Tender:
         found = 0
         for directory, intake in list(self._intakes.items()):
             names: Collection[bytes] = intake.fresh_names()
-            if names and directory in self._emitted:
+            if names:
+                # What the bus wrote, and what was accepted where it lies, still stands there.
                 known = set(await self._ports.known(directory, names))
                 names = [n for n in names if n not in known]
             found += intake.admit(names, self._file_clock)
         self._listed_at = self._clock.monotonic()
         self._pace_sec = min(self._pace_sec * 2, self._settings.reconcile_max_sec)
-        await self._ports.listed()
+        await self._tell_listed()
         return found
 
-    def _file_clock(self) -> float:
-        """The file system's own time: what it stamps on a file written now."""
-        path = os.path.join(self._raw_root, _CLOCK_FILE)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    async def _tell_listed(self) -> None:
         try:
-            os.write(fd, b"\n")
+            await self._ports.listed()
+        except (Fenced, Stop):
+            raise
+        except Exception:
+            log.exception("what follows a listing failed")
+
+    def _file_clock(self) -> float:
+        """The file system's own time: what it stamps on a file touched now. 0 where none can be touched."""
+        path = os.path.join(self._raw_root, _CLOCK_FILE)
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        except OSError:  # a full disk: then no file is taken for old, and each is watched for a while
+            return 0.0
+        try:
+            os.utime(fd)
             return os.fstat(fd).st_mtime
         finally:
             os.close(fd)
@@ -228,5 +272,9 @@ class Tender:
             found = intake.collect(self._clock.monotonic(), min(room, _BATCH))
             if found:
                 moved = True
-                await self._ports.accept(intake, found)
+                self._accepting = len(found)
+                try:
+                    await self._ports.accept(intake, found)
+                finally:
+                    self._accepting = 0
         return moved

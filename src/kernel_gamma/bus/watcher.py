@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 import sys
 import threading
@@ -22,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import structlog
+
 from kernel_gamma.bus.watcher_source import ArrivalKind, Forget, ObserverSource, Source
 
 if sys.platform == "linux":
@@ -29,7 +30,7 @@ if sys.platform == "linux":
 
 __all__ = ["Hint", "HintKind", "Watcher", "ignored"]
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 HintKind = Literal["moved_in", "closed", "created", "gone_dir"]
 
@@ -116,7 +117,7 @@ class _Place:
             draft.rename(probe)
             probe.unlink()
         except OSError as error:
-            logger.debug("%s cannot be probed: %s", self.path, error)
+            log.debug("a directory cannot be probed", path=str(self.path), error=str(error))
             self.seen.set()
 
     def end(self) -> None:
@@ -182,7 +183,7 @@ class Watcher:
         if source is None:
             return False
         if not source.alive():
-            logger.error("the thread of the notifications had ended; it is started again")
+            log.error("the thread of the notifications had ended; it is started again")
             self._close()
             self._open()
             return True
@@ -271,7 +272,7 @@ class Watcher:
         self._close()
         self.reason = reason
         if self._wanted != "polling":
-            logger.warning("directories are listed instead of watched: %s", reason)
+            log.warning("directories are listed instead of watched", reason=reason)
 
     def _close(self) -> None:
         source, self._source = self._source, None
@@ -312,7 +313,7 @@ class Watcher:
         try:
             callback(*arguments)
         except Exception:
-            logger.exception("a hint failed; the next listing finds what it was about")
+            log.exception("a hint failed; the next listing finds what it was about")
 
 
 def _platform_source() -> Source:

@@ -11,11 +11,11 @@ Importable on Linux only; `watcher` guards it.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from pathlib import Path
 from typing import Literal
 
+import structlog
 from watchdog.observers.inotify_c import (
     CallbackId,
     InotifyConstants,
@@ -29,7 +29,7 @@ from kernel_gamma.bus.watcher_source import Forget, Reports
 
 __all__ = ["InotifySource"]
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 _MOVED_IN = int(InotifyConstants.IN_MOVED_TO)
 _IS_DIRECTORY = int(InotifyConstants.IN_ISDIR)
@@ -61,19 +61,19 @@ class _Callback:
             elif not mask & _IS_DIRECTORY:
                 self._reports.named(event.name, "moved_in" if mask & _MOVED_IN else "closed")
         except Exception:
-            logger.exception("a notification was dropped")
+            log.exception("a notification was dropped")
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
         try:
             self._reports.gone()
         except Exception:
-            logger.exception("a notification was dropped")
+            log.exception("a notification was dropped")
 
     def on_queue_overflow(self) -> None:
         try:
             self._reports.overflowed()
         except Exception:
-            logger.exception("a notification was dropped")
+            log.exception("a notification was dropped")
 
 
 class InotifySource:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+import structlog
 from watchdog.events import (
     DirDeletedEvent,
     FileClosedEvent,
@@ -20,7 +20,7 @@ from watchdog.observers import Observer
 
 __all__ = ["ArrivalKind", "Forget", "ObserverSource", "Reports", "Source"]
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 ArrivalKind = Literal["moved_in", "closed", "created"]
 
@@ -79,7 +79,7 @@ class _Handler(FileSystemEventHandler):
         try:
             self._report(event)
         except Exception:
-            logger.exception("a notification was dropped")
+            log.exception("a notification was dropped")
 
     def _report(self, event: FileSystemEvent) -> None:
         if isinstance(event, FileMovedEvent):
@@ -123,7 +123,7 @@ class ObserverSource:
             try:
                 self._observer.unschedule(watch)
             except KeyError:  # its emitter has ended with its directory
-                logger.debug("the watch of %s had ended", path)
+                log.debug("the watch had ended", path=str(path))
 
         return forget
 

@@ -8,6 +8,7 @@ submitted meanwhile rides in the next transaction.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import sqlite3
 from collections.abc import Callable
@@ -142,7 +143,8 @@ class Writer:
     async def drain(self) -> None:
         """Wait until everything submitted so far is through."""
         while self._jobs or self._flushing or self._scheduled:
-            await self.submit(lambda _: None)
+            with contextlib.suppress(Exception):  # told to those who wait for the jobs themselves
+                await self.submit(lambda _: None)
 
     def close(self) -> None:
         """End the worker thread; call after `drain`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.language import Language
@@ -29,6 +30,9 @@ Count = Callable[[str], int]
 _OUR_TAG = re.compile(
     r"<(?=[\s/\u200b-\u200f\u2060\ufeff]*(?:event|passage|recalled)(?![\w-]))", re.IGNORECASE
 )
+_RULE = "---"
+"""Alone on its line: what stands above it are the event's own words, below it what came with them."""
+_LIKE_A_RULE = re.compile(r"^\\*[ \t]*-{3,}[ \t\r]*$", re.MULTILINE)
 _LINE_BREAKS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
 _ODD_IN_ATTRIBUTE = re.compile(r'[\x00-\x1f\x7f\x85\u2028\u2029&"<]')
 _ATTRIBUTE_CHARS = 200
@@ -71,13 +75,17 @@ def escape_attribute(value: str) -> str:
 def event_fence(
     event: Event, *, max_tokens: int, count: Count, language: Language, images_shown: bool = False
 ) -> str:
-    """One event between its tags; a body over `max_tokens` is shown as head, tail and a pointer."""
-    body = excerpt(
-        "\n".join(_body(event, language, images_shown)),
-        max_tokens=max_tokens,
-        count=count,
-        language=language,
-        pointer=event.id,
+    """One event between its tags: its text, then below a line `---` what else it carries.
+
+    A body over `max_tokens` is shown as head, tail and a pointer. No line of the text can pass for
+    the rule: a backslash is put before it.
+    """
+    body = _body(
+        _LIKE_A_RULE.sub(r"\\\g<0>", event.text) if _RULE in event.text else event.text,
+        "\n".join(_details(event, language, images_shown)),
+        partial(excerpt, count=count, language=language, pointer=event.id),
+        max_tokens,
+        count,
     )
     attributes = (
         f'id="{escape_attribute(event.id)}" type="{escape_attribute(event.type)}"'
@@ -142,9 +150,26 @@ def readable(value: Json, indent: int = 0) -> Iterator[str]:
             yield f"{pad}  {line}"
 
 
-def _body(event: Event, language: Language, images_shown: bool) -> Iterator[str]:
+def _body(text: str, details: str, cut: Callable[..., str], max_tokens: int, count: Count) -> str:
+    """Both within `max_tokens`; when neither leaves the other room, each has half of it."""
+    if not details:
+        return cut(text, max_tokens=max_tokens)
+    if len(text.encode(errors="replace")) + len(details.encode(errors="replace")) > max_tokens:
+        half = max_tokens // 2
+        for_details = min(half, _size(details, max_tokens, count))
+        for_text = min(half, _size(text, max_tokens, count))
+        text = cut(text, max_tokens=max_tokens - for_details)
+        details = cut(details, max_tokens=max_tokens - for_text)
+    return f"{text}\n\n{_RULE}\n{details}" if text else f"{_RULE}\n{details}"
+
+
+def _size(text: str, most: int, count: Count) -> int:
+    """Tokens of `text`; `most` without counting when it is far longer than that."""
+    return most if len(text) > most * MAX_CHARS_PER_TOKEN else count(text)
+
+
+def _details(event: Event, language: Language, images_shown: bool) -> Iterator[str]:
     words = _WORDS[language]
-    yield event.text
     if event.session not in (f"private:{event.from_}", "system"):
         yield f"{words['session']}: {_LINE_BREAKS.sub(' ', event.session)}"
     if event.channel != "console":

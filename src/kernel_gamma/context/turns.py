@@ -104,7 +104,9 @@ _BYTES_PER_TOKEN = 6
 _RECALLED = 8
 _SYSTEM_TURNS = 16
 _DATA_CHARS_PER_TOKEN = 3
-_QUERY_CHARS = 400
+_QUERY_BYTES = 500
+"""Measured as a page is: a Chinese character says about as much as three letters."""
+_LEAST_SHARE = 60
 
 
 class TurnBuilder:
@@ -241,7 +243,7 @@ class TurnBuilder:
         query = _query(events) if left else ""
         shown = "\n\n".join(tail)
         kept: list[str] = []
-        for snippet in self._self_log.search(query, _RECALLED) if query else ():
+        for snippet in self._self_log.recollect(query, _RECALLED) if query else ():
             if escape(snippet.text.strip()) in shown:
                 continue
             # Pages do not say who taught them what they hold, so nothing recalled is trusted.
@@ -271,13 +273,18 @@ def _block(passage: Passage) -> str:
 
 
 def _query(events: Iterable[Event]) -> str:
-    """The words to search the past with: of what people and time say, not of the mind's own acts."""
-    words = (
-        f"{event.from_} {event.text[:_QUERY_CHARS]}" if event.is_message else event.text[:_QUERY_CHARS]
-        for event in events
-        if event.text and not event.type.startswith("action.")
-    )
-    return " ".join(words)[: 2 * _QUERY_CHARS]
+    """The words to search the past with: of what people and time say, not of the mind's own acts.
+
+    Each event has its share of the query, so that a long one does not hide the rest.
+    """
+    telling = [event for event in events if event.text and not event.type.startswith("action.")]
+    share = max(_QUERY_BYTES // max(len(telling), 1), _LEAST_SHARE)
+    words = (f"{event.from_} {event.text}" if event.is_message else event.text for event in telling)
+    return _cut(" ".join(_cut(word, share) for word in words), _QUERY_BYTES)
+
+
+def _cut(text: str, max_bytes: int) -> str:
+    return text[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
 
 
 def _moment(now: datetime, language: Language) -> str:

@@ -83,6 +83,8 @@ class PassagePayload(_Value):
     """Every trace told in the passage; the envelope's trace_id is the newest."""
     to: str | None = None
     """Who a reply goes to by default: the newest message's sender."""
+    senders: tuple[str, ...] = ()
+    """Everyone whose messages are told in the passage, the newest last."""
     trust: Trust = "unknown"
 
 
@@ -103,6 +105,8 @@ class ActionPayload(_Value):
     session_key: str = "system"
     channel: str = "console"
     to: str | None = None
+    senders: tuple[str, ...] = ()
+    """Everyone who may be answered where the event came from, the newest last."""
     traces: tuple[str, ...] = ()
     trust: Trust = "unknown"
 

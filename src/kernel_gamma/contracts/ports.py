@@ -223,7 +223,14 @@ class SelfLog(Protocol):
         ...
 
     def search(self, query: str, limit: int) -> list[Snippet]:
-        """Best matches over memories, diary, archive and now.md; English and Chinese."""
+        """Best matches over memories, diary, archive and now.md; English and Chinese.
+
+        Reads the whole past: for a question that was asked on purpose, not for every call.
+        """
+        ...
+
+    def recollect(self, query: str, limit: int) -> list[Snippet]:
+        """What memories and diary hold on `query`, best first; cheap at any size, reads no page."""
         ...
 
 

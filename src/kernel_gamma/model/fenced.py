@@ -11,6 +11,8 @@ __all__ = ["FencedEvent", "read_events", "read_passage"]
 _EVENT = re.compile(r'<event((?:\s+[\w-]+="[^"]*")*)\s*>\n?(.*?)\n?</event>', re.DOTALL | re.IGNORECASE)
 _ATTRIBUTE = re.compile(r'([\w-]+)="([^"]*)"')
 _PASSAGE = re.compile(r"<passage>\n?(.*?)\n?</passage>", re.DOTALL)
+_RULE = re.compile(r"^---\n", re.MULTILINE)
+_ESCAPED_RULE = re.compile(r"^\\(\\*[ \t]*-{3,}[ \t\r]*)$", re.MULTILINE)
 _ESCAPED_TAG = re.compile(
     r"&lt;(?=[\s/\u200b-\u200f\u2060\ufeff]*(?:event|passage|recalled)(?![\w-]))", re.IGNORECASE
 )
@@ -26,7 +28,22 @@ class FencedEvent:
     trust: str
     time: datetime | None
     body: str
-    """The event's text, then lines with what else it carries. Tags of ours stay escaped."""
+    """The event's text, then below a line `---` what else it carries. Tags of ours stay escaped."""
+
+    @property
+    def words(self) -> str:
+        """The event's own text."""
+        return _ESCAPED_RULE.sub(r"\1", self._parts[0]).strip()
+
+    @property
+    def details(self) -> str:
+        """The lines about where it came from and what else it carries; empty when there are none."""
+        return self._parts[1]
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        rule = _RULE.search(self.body)
+        return (self.body[: rule.start()], self.body[rule.end() :]) if rule else (self.body, "")
 
     @property
     def is_message(self) -> bool:

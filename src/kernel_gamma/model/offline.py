@@ -8,7 +8,9 @@ decision sentences. It understands little and pretends nothing.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -17,7 +19,7 @@ from kernel_gamma.contracts.language import Language, language_of
 from kernel_gamma.contracts.ports import Reply, Role, Turn, Usage
 from kernel_gamma.model.decisions import Decision, one_line, read_decisions
 from kernel_gamma.model.fenced import FencedEvent, read_events, read_passage
-from kernel_gamma.model.requests_heard import asks_time, greets, heard, said
+from kernel_gamma.model.requests_heard import asks_time, greets, heard
 from kernel_gamma.model.tokens import estimate
 
 __all__ = ["OFFLINE_MODEL", "OFFLINE_NOTICE", "OfflineModel"]
@@ -35,6 +37,9 @@ OFFLINE_NOTICE: Mapping[Language, str] = MappingProxyType(
 
 _TOLD_CHARS = 500
 _REPEATED_CHARS = 120
+
+_OBJECT = re.compile(r'\{\s*"')
+_ROUND = str.maketrans("{}", "()")
 
 _TEXTS: Mapping[Language, Mapping[str, str]] = MappingProxyType(
     {
@@ -130,7 +135,8 @@ class OfflineModel:
 
     def _told(self, event: FencedEvent) -> str:
         """One event: a line that says what it is, its words as a quotation, then the decisions."""
-        language = self._language_for(said(event.body) or event.body)
+        event = replace(event, body=_without_json(event.body).strip("\n"))
+        language = self._language_for(event.words or event.body)
         decisions = _decisions(event, language)
         parts = [_narration(event, language), *(each.line(language) for each in decisions)]
         return "\n\n".join(parts)
@@ -142,7 +148,8 @@ def _narration(event: FencedEvent, language: Language) -> str:
     kind = "message" if event.is_message else "other"
     opening = texts[kind].format(name=_name(event, language), type=one_line(event.type), at=at)
     # splitlines knows every line end there is: none may carry quoted words to a line of their own.
-    quoted = "\n".join(f"> {line}".rstrip() for line in _excerpt(event.body).splitlines())
+    told = "\n\n".join(part for part in (event.words, event.details) if part)
+    quoted = "\n".join(f"> {line}".rstrip() for line in _excerpt(told).splitlines())
     return f"{opening}\n\n{quoted}" if quoted else f"{opening}\n\n{texts['silent']}"
 
 
@@ -150,9 +157,9 @@ def _decisions(event: FencedEvent, language: Language) -> list[Decision]:
     if not event.is_message:
         return _after_recall(event, language)
     # Words from the web are told, never followed.
-    request = None if event.trust == "web" else heard(event.body)
+    request = None if event.trust == "web" else heard(event.words)
     decisions: list[Decision] = []
-    texts, words = _TEXTS[language], said(event.body)
+    texts, words = _TEXTS[language], event.words
     answer: list[str] = []
     if request is not None:
         topic = one_line(event.from_) if request.kind == "remember" else None
@@ -180,7 +187,7 @@ def _simple_answer(event: FencedEvent, words: str, language: Language) -> list[s
 
 def _after_recall(event: FencedEvent, language: Language) -> list[Decision]:
     """What a search in her memory brought goes back to where the question came from, once."""
-    lines = event.body.splitlines()
+    lines = event.details.splitlines()
     if event.type != "action.done" or event.from_ != "self" or "tool: recall" not in lines:
         return []
     found = [
@@ -201,6 +208,11 @@ def _nothing(schema: Mapping[str, Json]) -> dict[str, Json]:
     if isinstance(properties, dict) and "memories" in properties:
         return {"memories": [], "keep_from": None}
     return {"thought": "", "actions": []}
+
+
+def _without_json(text: str) -> str:
+    """No JSON may stand in the stream, quoted or not: objects keep their words, not their braces."""
+    return text.translate(_ROUND) if _OBJECT.search(text) else text
 
 
 def _clock(event: FencedEvent) -> str:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Heard", "asks_time", "greets", "heard", "said"]
+__all__ = ["Heard", "asks_time", "greets", "heard"]
 
 _START = r"(?:^|(?<=[.!?,;:…]\s)|(?<=\n))[ \t]*(?:(?:please|and|then|also|could you|can you|would you)[ ,]+)*"
 _START_ZH = r"(?:^|(?<=[。！？，；,.!?\s]))\s*(?:(?:请你?|麻烦你?|帮我|帮忙|你要?|也|再|能不能|可以)\s*)*"
@@ -84,9 +84,6 @@ _PATTERNS: tuple[tuple[Literal["diary", "remember", "recall"], re.Pattern[str]],
         ),
     ),
 )
-_EXTRA_LINE = re.compile(r"(?:session|channel|attachment|会话|渠道|附件): \S")
-"""Lines that follow an event's text in its fence."""
-
 _GREETS = re.compile(
     r"\s*(?:(?:hi|hello|hey|good (?:morning|afternoon|evening)|greetings)\b"
     r"|你好|您好|嗨|哈喽|早上好|早安|晚上好|下午好|大家好)",
@@ -106,25 +103,14 @@ class Heard:
     """What to write or remember, whole; or what to look for."""
 
 
-def heard(body: str) -> Heard | None:
-    """The first request in an event's body; None when there is none."""
-    text = said(body)
+def heard(text: str) -> Heard | None:
+    """The first request in an event's own words; None when there is none."""
     found = [
         (match.start(), -len(match[0]), Heard(kind, kept))
         for kind, pattern in _PATTERNS
         if (match := pattern.search(text)) and (kept := _kept(match))
     ]
     return min(found, key=lambda item: item[:2])[2] if found else None
-
-
-def said(body: str) -> str:
-    """The event's own words, without the lines about where it came from."""
-    lines: list[str] = []
-    for line in body.split("\n"):
-        if lines and _EXTRA_LINE.match(line):
-            break
-        lines.append(line)
-    return "\n".join(lines).strip()
 
 
 def greets(text: str) -> bool:

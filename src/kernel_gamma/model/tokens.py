@@ -14,6 +14,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from importlib.resources import files
 from types import FunctionType
 from typing import Any, Literal
@@ -168,8 +169,11 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
+@lru_cache
 def _build(name: EncodingName) -> tiktoken.Encoding:
     """tiktoken's own definition of `name` (pattern, special tokens), over the shipped table.
+
+    It never changes once made, so all minds of a process share it.
 
     The constructor would download the table. A copy of it in which only that one call is replaced
     by `read_table` stays right when a later tiktoken changes a pattern, and hands us its hash.

@@ -6,7 +6,7 @@ import random
 import threading
 
 from kernel_gamma.contracts.ports import Clock
-from kernel_gamma.contracts.ulid import encode_ulid
+from kernel_gamma.contracts.ulid import ulid_of
 
 __all__ = ["FixedIds", "UlidIds"]
 
@@ -31,8 +31,10 @@ class UlidIds:
 
     def new(self, prefix: str) -> str:
         """`<prefix>_<ULID>`."""
-        # a trial may lie before 1970 or far ahead: kept within what 48 bits can say
-        now = min(max(int(self._clock.now().timestamp() * 1000), 0), _LAST_MILLISECOND)
+        now = int(self._clock.now().timestamp() * 1000)
+        if not 0 <= now <= _LAST_MILLISECOND:
+            # a trial may lie before 1970 or far ahead: kept within what 48 bits can say
+            now = min(max(now, 0), _LAST_MILLISECOND)
         with self._lock:
             if now > self._millisecond:
                 self._millisecond = now
@@ -41,7 +43,7 @@ class UlidIds:
                 self._chance += 1
                 if self._chance == _CHANCE_END:
                     self._millisecond, self._chance = self._millisecond + 1, 0
-            return f"{prefix}_{encode_ulid(self._millisecond, self._chance.to_bytes(10))}"
+            return f"{prefix}_{ulid_of(self._millisecond, self._chance)}"
 
 
 class FixedIds:
@@ -52,4 +54,4 @@ class FixedIds:
 
     def new(self, prefix: str) -> str:
         self._count += 1
-        return f"{prefix}_{encode_ulid(0, self._count.to_bytes(10))}"
+        return f"{prefix}_{ulid_of(0, self._count)}"

@@ -5,15 +5,19 @@ Bad UTF-8 is replaced and NULs are dropped on reading; a sha256 is always over t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel_gamma.contracts.ports import Page, Passage, PassagePlace, Snippet
-from kernel_gamma.self_stream.page_io import digest, find_all, locate, opened, read
+from kernel_gamma.self_stream.index import Index
+from kernel_gamma.self_stream.page_io import digest, find_all, locate, opened, read, within
 from kernel_gamma.self_stream.passages import HEADING, split
 from kernel_gamma.self_stream.search import Piece, Search, instant, paragraphs, sections
 
@@ -25,28 +29,51 @@ STATE = "state.md"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _HEADING_BYTES = re.compile(HEADING.pattern.replace(r"[ \t]", r"[ \t\r]").encode(), re.MULTILINE)
 _END_OF_DAY = " 23:59:59 +00:00"
+_MEMORIES, _DIARY, _ARCHIVE = "memories", "diary", "stream/archive"
+_NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_RECOLLECTED_BYTES = 2_000_000
+"""Years of memories and diary. Taking that much in takes about a second, in memory 20 to 40 MB."""
+
+
+class _Mark(NamedTuple):
+    """What differs after any save of a page."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> _Mark:
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class SelfStream:
     """The pages below `root` (the directory self/), as contracts.ports.SelfLog."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, recollected_bytes: int = _RECOLLECTED_BYTES) -> None:
+        """`recollected_bytes`: of memories and diary together, the newest pages up to that size
+        come back through `recollect`; older ones are left to `search`."""
         self._root = os.fspath(root)
+        self._recollected_bytes = recollected_bytes
+        self._index = Index()
+        self._seen: dict[str, _Mark] | None = None
+        """Memory and diary pages as the last refresh found them; None before the first."""
+        self._wanted: dict[str, _Mark] = {}
+        """Those of them that the bound leaves room for."""
+        self._held: dict[str, _Mark] = {}
+        """And those that could be read, as they were when they were read: what the index holds."""
+        self._tail: tuple[tuple[_Mark, int], list[Passage]] | None = None
 
     def tail(self, max_bytes: int) -> list[Passage]:
         """The last whole passages of now.md within `max_bytes`, oldest first; reads only the end."""
         try:
             with opened(locate(self._root, NOW), os.O_RDONLY) as fd:
-                size = os.fstat(fd).st_size
-                start = max(0, size - max(max_bytes, 0))
-                before = min(start, 1)  # one byte more shows whether a line begins at `start`
-                data = os.pread(fd, size - start + before, start - before)
+                key = _Mark.of(os.fstat(fd)), max_bytes
+                if self._tail is None or self._tail[0] != key:
+                    self._tail = key, _tail_of(fd, key[0].size, max_bytes)
+                return list(self._tail[1])
         except (FileNotFoundError, NotADirectoryError):
             return []
-        if start == 0:
-            return split(_text(data))
-        first = _HEADING_BYTES.search(data, before)
-        return split(_text(data[first.start() :])) if first else []
 
     def passage(self, place: PassagePlace) -> Passage | None:
         """The passage, wherever editing or rotation has put it; None when it is gone.
@@ -79,15 +106,15 @@ class SelfStream:
 
     def memories(self) -> list[str]:
         """Names of memory pages (without .md), newest change first."""
-        return [name for name, _ in self._listed("memories")]
+        return [name for name, _ in self._listed(_MEMORIES)]
 
     def diary_dates(self) -> list[str]:
         """Days (`YYYY-MM-DD`) that have a diary page, oldest first."""
-        return self._dates("diary")
+        return self._dates(_DIARY)
 
     def archive_dates(self) -> list[str]:
         """Days that have an archive page, oldest first."""
-        return self._dates("stream/archive")
+        return self._dates(_ARCHIVE)
 
     def search(self, query: str, limit: int) -> list[Snippet]:
         """Best matches over memories, diary, archive and now.md; reads page by page.
@@ -100,6 +127,33 @@ class SelfStream:
             for piece in self._pieces():
                 search.add(piece)
         return search.best() if search.can_match else []
+
+    def recollect(self, query: str, limit: int) -> list[Snippet]:
+        """What memories and diary hold on `query`, as the last `refresh` found them; reads no page.
+
+        Ranked as `search` does, by the rarest terms of the query. The first call refreshes.
+        """
+        if self._seen is None:
+            self.refresh()
+        return self._index.best(query, limit)
+
+    def refresh(self, pages: Collection[str] | None = None) -> None:
+        """Take in what was saved: look at all memory and diary pages, or only at `pages`.
+
+        Reads what has changed since it was read last. Pages that cannot be read are passed over
+        and tried again next time; other pages than memories and diary are none of its business.
+        """
+        seen = dict(self._seen or {})
+        if pages is None or self._seen is None:
+            with suppress(OSError):
+                seen = self._all_marks()
+        else:
+            for page in pages:
+                self._look_at(page, seen)
+        if seen != self._seen:
+            self._seen, self._wanted = seen, self._newest(seen)
+        if self._held != self._wanted:
+            self._hold(self._wanted)
 
     def fingerprint(self, page: str) -> tuple[int, int, int] | None:
         """(inode, size, mtime in ns): differs after any save; None when there is no such page."""
@@ -149,34 +203,91 @@ class SelfStream:
 
     def _listed(self, folder: str) -> list[tuple[str, float]]:
         """(name without .md, time of change in seconds) of the pages of a folder, newest first."""
-        found: list[tuple[str, int]] = []
-        names: list[str] = []
-        with suppress(FileNotFoundError, NotADirectoryError):
-            names = os.listdir(os.path.join(self._root, folder))
-        for name in names:
-            if not name.endswith(".md") or name.startswith("."):
-                continue
-            with suppress(OSError):
-                path = locate(self._root, f"{folder}/{name}")
-                if os.path.isfile(path):
-                    found.append((name[:-3], os.stat(path).st_mtime_ns))
+        found = [(name, mark.mtime_ns) for name, mark in self._marks(folder)]
         found.sort(key=lambda page: (-page[1], page[0]))
         return [(name, changed / 1e9) for name, changed in found]
 
     def _dates(self, folder: str) -> list[str]:
-        return sorted(name for name, _ in self._listed(folder) if _DATE.fullmatch(name))
+        return sorted(name for name, _ in self._marks(folder) if _DATE.fullmatch(name))
+
+    def _marks(self, folder: str) -> Iterator[tuple[str, _Mark]]:
+        """(name without .md, mark) of the pages of a folder, in no order."""
+        try:
+            entries = os.scandir(within(self._root, folder))
+        except OSError as error:
+            if error.errno in _NO_FOLDER:
+                return
+            raise
+        with entries:
+            for entry in entries:
+                if not entry.name.endswith(".md") or entry.name.startswith("."):
+                    continue
+                with suppress(OSError):
+                    if entry.is_symlink():
+                        found = os.stat(locate(self._root, f"{folder}/{entry.name}"))
+                    else:
+                        found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode):
+                        yield entry.name[:-3], _Mark.of(found)
+
+    # --- what is recollected
+
+    def _all_marks(self) -> dict[str, _Mark]:
+        marks = {f"{_MEMORIES}/{name}.md": mark for name, mark in self._marks(_MEMORIES)}
+        diary = ((day, mark) for day, mark in self._marks(_DIARY) if _DATE.fullmatch(day))
+        marks.update((f"{_DIARY}/{day}.md", mark) for day, mark in diary)
+        return marks
+
+    def _look_at(self, page: str, seen: dict[str, _Mark]) -> None:
+        """Note how `page` stands now, if it is one that may be recollected."""
+        folder, _, name = page.partition("/")
+        if not name.endswith(".md") or name.startswith(".") or "/" in name:
+            return
+        if folder != _MEMORIES and not (folder == _DIARY and _DATE.fullmatch(name[:-3])):
+            return
+        seen.pop(page, None)
+        with suppress(OSError):
+            found = os.stat(locate(self._root, page))
+            if stat.S_ISREG(found.st_mode):
+                seen[page] = _Mark.of(found)
+
+    def _newest(self, seen: dict[str, _Mark]) -> dict[str, _Mark]:
+        """The newest of `seen` that keep to the bound."""
+        if sum(mark.size for mark in seen.values()) <= self._recollected_bytes:
+            return seen
+        left = self._recollected_bytes
+        kept: dict[str, _Mark] = {}
+        for page in sorted(seen, key=lambda page: (_when(page, seen[page]), page), reverse=True):
+            if seen[page].size <= left:
+                left -= seen[page].size
+                kept[page] = seen[page]
+        return kept
+
+    def _hold(self, wanted: dict[str, _Mark]) -> None:
+        """Make the index hold exactly the `wanted` pages, as they stand; the oldest are put first."""
+        for page in [page for page, mark in self._held.items() if wanted.get(page) != mark]:
+            del self._held[page]
+            self._index.drop(page)
+        fresh = [page for page in wanted if page not in self._held]
+        for page in sorted(fresh, key=lambda page: (_when(page, wanted[page]), page)):
+            # The mark was taken before: a page that is saved meanwhile differs at the next look.
+            with suppress(OSError):
+                data = read(locate(self._root, page))
+                if data is not None:
+                    self._index.put(page, _pieces(page, _when(page, wanted[page]), _text(data)))
+                    self._held[page] = wanted[page]
+
+    # --- what is searched
 
     def _pieces(self) -> Iterator[Piece]:
-        for name, changed in reversed(self._listed("memories")):
-            text = self._readable(f"memories/{name}.md")
-            for heading, part in paragraphs(sections(text)):
-                snippet = Snippet(f"memory.{name}", heading, part)
-                yield Piece(snippet, changed, context=name.replace("_", " "))
+        for name, changed in reversed(self._listed(_MEMORIES)):
+            page = f"{_MEMORIES}/{name}.md"
+            yield from _pieces(page, changed, self._readable(page))
         for day in self.diary_dates():
-            for heading, part in sections(self._readable(f"diary/{day}.md")):
-                yield Piece(Snippet(f"diary.{day}", heading, part), instant(day + _END_OF_DAY))
+            page = f"{_DIARY}/{day}.md"
+            yield from _pieces(page, instant(day + _END_OF_DAY), self._readable(page))
         for day in self.archive_dates():
-            yield from self._told(f"stream/archive/{day}.md", day)
+            yield from self._told(f"{_ARCHIVE}/{day}.md", day)
         yield from self._told(NOW, "now")
 
     def _told(self, page: str, day: str) -> Iterator[Piece]:
@@ -190,6 +301,36 @@ class SelfStream:
         with suppress(OSError):
             return self.page(page).text
         return ""
+
+
+def _tail_of(fd: int, size: int, max_bytes: int) -> list[Passage]:
+    start = max(0, size - max(max_bytes, 0))
+    before = min(start, 1)  # one byte more shows whether a line begins at `start`
+    data = os.pread(fd, size - start + before, start - before)
+    if start == 0:
+        return split(_text(data))
+    first = _HEADING_BYTES.search(data, before)
+    return split(_text(data[first.start() :])) if first else []
+
+
+def _when(page: str, mark: _Mark) -> float:
+    """Seconds since the epoch: a memory is as new as its last change, a diary page as its day."""
+    folder, _, name = page.partition("/")
+    return instant(name[:-3] + _END_OF_DAY) if folder == _DIARY else mark.mtime_ns / 1e9
+
+
+def _pieces(page: str, when: float, text: str) -> Iterator[Piece]:
+    """A memory paragraph by paragraph, a diary page section by section."""
+    folder, _, name = page.partition("/")
+    # A name that is no UTF-8 must not reach a prompt as it is: no request could carry it.
+    name = os.fsencode(name[:-3]).decode("utf-8", "replace")
+    if folder == _DIARY:
+        for heading, part in sections(text):
+            yield Piece(Snippet(f"diary.{name}", heading, part), when)
+        return
+    topic = name.replace("_", " ")
+    for heading, part in paragraphs(sections(text)):
+        yield Piece(Snippet(f"memory.{name}", heading, part), when, context=topic)
 
 
 def _text(data: bytes) -> str:

@@ -1,0 +1,38 @@
+"""`kgamma init`: a new home."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kernel_gamma.cli.home import find_home
+from kernel_gamma.cli.terminal import HomeOption, JsonOption, Usage, print_json, say
+from kernel_gamma.configuration import lay_out
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def init(
+    directory: Annotated[str | None, typer.Argument(metavar="[DIR]", show_default=False)] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Lay out config/, prompts/ and data/ in a directory; never overwrites."""
+    if directory and home and find_home(directory) != find_home(home):
+        raise Usage(f"init: two directories are named, {directory} and {home}; name one")
+    target = find_home(directory or home)
+    written = lay_out(target)
+    if as_json:
+        print_json({"home": str(target), "written": [str(path.relative_to(target)) for path in written]})
+        return
+    for path in written:
+        say(f"  {path.relative_to(target)}")
+    if not written:
+        say(f"{target}: everything was there already; nothing was changed")
+        return
+    say(f"laid out {len(written)} files in {target}")
+    say(f"next: kgamma run --home {target}", "bold")

@@ -1,0 +1,143 @@
+"""What a running mind does, told as it happens: perceived, thought, did, said, waits, set aside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from kernel_gamma.bus.folders import OUTBOX
+from kernel_gamma.bus.plan import Operation
+from kernel_gamma.bus.records import Committed
+from kernel_gamma.cli.terminal import complain, console, shown
+from kernel_gamma.contracts.effects import Batch
+from kernel_gamma.contracts.ports import Clock
+from kernel_gamma.self_stream.passages import split
+from kernel_gamma.self_stream.stream import NOW
+
+__all__ = ["Line", "LiveView", "lines_of"]
+
+_LABEL_WIDTH = 10
+_STYLES: Mapping[str, str] = {
+    "perceived": "cyan",
+    "thought": "default",
+    "did": "green",
+    "said": "bold green",
+    "asks": "bold yellow",
+    "waits": "yellow",
+    "goes on": "green",
+    "failed": "yellow",
+    "set aside": "red",
+}
+_ACTIONS = "pipeline/action_queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that happened."""
+
+    label: str
+    text: str
+
+
+class LiveView:
+    """An observer of a Mind that prints. What happens before `begin` is held back for the banner."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: list[tuple[str, Mapping[str, Any]]] | None = []
+        self.reason = ""
+        """Why the daemon ended by itself."""
+
+    def __call__(self, what: str, details: Mapping[str, Any]) -> None:
+        if self._held is not None:
+            self._held.append((what, details))
+            return
+        if what == "ended":
+            self.reason = str(details["reason"])
+            complain(self.reason)
+        for line in lines_of(what, details):
+            self._print(line)
+
+    def begin(self) -> None:
+        """The banner stands; from now on things are told at once."""
+        held, self._held = self._held or [], None
+        for what, details in held:
+            self(what, details)
+
+    def _print(self, line: Line) -> None:
+        at = f"{self._clock.now():%H:%M:%S}"
+        margin = " " * (len(at) + _LABEL_WIDTH + 2)
+        text = shown(line.text.strip()).replace("\n", f"\n{margin}")
+        style = _STYLES.get(line.label, "default")
+        pieces = Text.assemble((f"{at} ", "dim"), (f"{line.label:<{_LABEL_WIDTH}} ", style), text)
+        console().print(pieces, soft_wrap=True)
+
+
+def lines_of(what: str, details: Mapping[str, Any]) -> list[Line]:
+    """What one observation says to a person; [] for what would only be noise."""
+    match what:
+        case "committed":
+            return list(_committed(details["batch"], details["commit"]))
+        case "refused":
+            return [Line("set aside", f"{details['name']}: {details['error']}: {details['detail']}")]
+        case "paused":
+            until = details["until"]
+            return [Line("waits", f"{details['node']} until {until:%H:%M:%S}: {details['reason']}")]
+        case "failed":
+            return [Line("failed", f"{details['node']} will try again: {details['error']}")]
+        case "stalled":
+            reason = details["reason"]
+            return [Line("waits", reason) if reason else Line("goes on", "the disk can be written again")]
+    return []
+
+
+def _committed(batch: Batch, commit: Committed) -> Iterator[Line]:
+    writes = [(op[1], op[3]) for op in commit.operations if op[0] == "write"]
+    for directory, text in writes:
+        if directory == "pipeline/message_queue":
+            yield from _perceived(json.loads(text))
+    if any(delivery.queue == _ACTIONS for delivery in batch):
+        yield from _acted(commit.operations)
+    else:
+        for op in commit.operations:
+            if op[0] == "append" and op[1] == NOW:
+                yield from (Line("thought", passage.text) for passage in split(op[2]))
+            elif op[0] == "replace":
+                yield Line("did", f"rewrote {op[1]}")
+    names = {delivery.seq: f"{delivery.queue}/{delivery.name}" for delivery in batch}
+    for seq, verdict in commit.verdicts.items():
+        if verdict.status == "dead":
+            yield Line("set aside", f"{names.get(seq, seq)}: {verdict.kind}: {verdict.reason}")
+
+
+def _perceived(document: dict[str, Any]) -> Iterator[Line]:
+    for event in document["payload"]["events"]:
+        kind = "" if event["type"] == "message" else f" ({event['type']})"
+        yield Line("perceived", f"{event['from']}{kind}: {event['text']}")
+
+
+def _acted(operations: list[Operation]) -> Iterator[Line]:
+    """What was done; the notes are told only where nothing else shows it."""
+    notes: list[str] = []
+    told: list[Line] = []
+    for op in operations:
+        if op[0] == "append" and op[1] == NOW:
+            notes += [part for passage in split(op[2]) for part in passage.text.split("\n\n")]
+        elif op[0] == "append":
+            told.append(Line("did", f"wrote {op[1]}"))
+        elif op[0] == "write" and op[1].startswith(f"{OUTBOX}/"):
+            told.append(_said(op[1], json.loads(op[3])["payload"]))
+        elif op[0] == "write" and op[1] == "approvals/pending":
+            told.append(Line("asks", f"for consent: {op[1]}/{op[2]}"))
+    yield from told
+    if len(notes) > len(told):
+        yield from (Line("did", text) for text in notes)
+
+
+def _said(directory: str, payload: dict[str, Any]) -> Line:
+    whom = payload.get("to") or payload.get("session")
+    return Line("said", f"to {whom} ({directory.removeprefix(OUTBOX + '/')}): {payload.get('text', '')}")

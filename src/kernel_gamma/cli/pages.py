@@ -1,0 +1,185 @@
+"""`kgamma stream`, `state`, `diary`, `memories`: reading the self."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from kernel_gamma.cli.home import open_place
+from kernel_gamma.cli.terminal import Failed, HomeOption, JsonOption, Usage, print_json, say
+from kernel_gamma.contracts.ports import Passage
+from kernel_gamma.self_stream.passages import slug, split
+from kernel_gamma.self_stream.stream import NOW, SelfStream
+
+__all__ = ["Follower", "app", "last_passages", "show_passage"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+_LOOK_EVERY_SEC = 0.5
+_FIRST_READ_BYTES = 65_536
+_FOLLOWED_BYTES = 262_144
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@app.command()
+def stream(
+    count: Annotated[int, typer.Option("-n", metavar="N", min=0, help="How many passages.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print passages as they come.")] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The last passages of the stream; --follow waits for more until Ctrl+C."""
+    self_log = SelfStream(open_place(home).self_dir)
+    follower = Follower(self_log)
+    passages = last_passages(self_log, count)
+    if as_json and not follow:
+        print_json([_as_dict(passage) for passage in passages])
+        return
+    for passage in passages:
+        _put(passage, as_json=as_json)
+    if not follow:
+        return
+    try:
+        while True:
+            time.sleep(_LOOK_EVERY_SEC)
+            for passage in follower.fresh():
+                _put(passage, as_json=as_json)
+    except KeyboardInterrupt:
+        return
+
+
+@app.command()
+def state(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """How the mind is: its state page."""
+    page = SelfStream(open_place(home).self_dir).state()
+    if as_json:
+        print_json({"text": page.text, "sha256": page.sha256})
+    elif page.text.strip():
+        say(page.text.strip())
+    else:
+        raise Failed("there is no state page yet; the mind writes one when it has something to say of itself")
+
+
+@app.command()
+def diary(
+    date: Annotated[str | None, typer.Argument(metavar="[DATE]", show_default=False)] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """A page of the diary, today's unless a date (YYYY-MM-DD) is given."""
+    place = open_place(home)
+    if date is not None and not _DATE.fullmatch(date):
+        raise Usage(f"diary: {date} is no date like 2026-11-30")
+    day = date or f"{place.clock.now():%Y-%m-%d}"
+    self_log = SelfStream(place.self_dir)
+    text, dates = self_log.page(f"diary/{day}.md").text, self_log.diary_dates()
+    if as_json:
+        print_json({"date": day, "text": text or None, "dates": dates})
+    elif text.strip():
+        say(text.strip())
+    else:
+        known = f"; there are pages for {', '.join(dates)}" if dates else "; there is no page at all yet"
+        raise Failed(f"the diary has no page for {day}{known}")
+
+
+@app.command()
+def memories(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The names of the memory pages, newest change first; or one page, by its name or topic."""
+    self_log = SelfStream(open_place(home).self_dir)
+    names = self_log.memories()
+    if name is None:
+        if as_json:
+            print_json(names)
+        elif names:
+            say("\n".join(names))
+        else:
+            say("there are no memory pages yet")
+        return
+    found = next((known for known in (name.removesuffix(".md"), slug(name)) if known in names), None)
+    if found is None:
+        raise Failed(f"there is no memory page {name}" + (f"; there are {', '.join(names)}" if names else ""))
+    text = self_log.page(f"memories/{found}.md").text
+    if as_json:
+        print_json({"name": found, "text": text})
+    else:
+        say(text.strip())
+
+
+def last_passages(self_log: SelfStream, count: int) -> list[Passage]:
+    """The last `count` passages, oldest first; reaches back into the archive when now.md has fewer."""
+    if count == 0:
+        return []
+    size, found = _FIRST_READ_BYTES, self_log.tail(_FIRST_READ_BYTES)
+    mark = self_log.fingerprint(NOW)
+    while len(found) < count and mark is not None and size < mark[1]:
+        size *= 4
+        found = self_log.tail(size)
+    for day in reversed(self_log.archive_dates()):
+        if len(found) >= count:
+            break
+        found = [*split(self_log.page(f"stream/archive/{day}.md").text), *found]
+    return found[-count:]
+
+
+class Follower:
+    """Tells which passages of now.md are new. Rotation, which only removes, tells nothing."""
+
+    def __init__(self, self_log: SelfStream) -> None:
+        self._self_log = self_log
+        self._mark = self_log.fingerprint(NOW)
+        self._seen = set(self._passages())
+        self._half: tuple[int, int, int] | None = None
+
+    def fresh(self) -> Iterator[Passage]:
+        """Passages that came since the last call; the last one only once the page stands still, since
+        it may be half written."""
+        mark = self._self_log.fingerprint(NOW)
+        if mark == self._mark:
+            return
+        passages = self._passages()
+        if mark == self._half:
+            self._mark = mark
+        else:
+            self._half = mark
+            passages = passages[:-1]
+        for passage in passages:
+            if passage not in self._seen:
+                yield passage
+        self._seen.update(passages)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something came that `fresh` has not told yet."""
+        return self._self_log.fingerprint(NOW) != self._mark
+
+    def _passages(self) -> list[Passage]:
+        return self._self_log.tail(_FOLLOWED_BYTES)
+
+
+def show_passage(passage: Passage) -> None:
+    """The heading, the text, an empty line."""
+    if passage.heading:
+        say(f"## {passage.heading}", "bold")
+        say()
+    say(passage.text)
+    say()
+
+
+def _put(passage: Passage, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(_as_dict(passage), ensure_ascii=False))
+    else:
+        show_passage(passage)
+
+
+def _as_dict(passage: Passage) -> dict[str, str]:
+    return {"heading": passage.heading, "text": passage.text}

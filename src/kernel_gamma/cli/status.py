@@ -1,0 +1,197 @@
+"""`kgamma status`: how the mind is doing. Works without a daemon and without a ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from kernel_gamma.bus.folders import DEAD_LETTER, INBOX, STATUS_FILE, TAKEN, directory_of
+from kernel_gamma.bus.watcher import ignored
+from kernel_gamma.cli.home import Place, open_place, read_ledger
+from kernel_gamma.cli.letters import letters_in
+from kernel_gamma.cli.terminal import HomeOption, JsonOption, ago, print_json, print_table, say
+from kernel_gamma.daemon import holder
+from kernel_gamma.errors import SettingsError
+from kernel_gamma.model.roles import Roles
+from kernel_gamma.rhythm.clock import SystemClock
+from kernel_gamma.topology import load_topology
+
+__all__ = ["app", "queues_of", "status_of"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Running? Queues, oldest pending, nodes, model, tokens, budget, last error."""
+    place = open_place(home)
+    found = status_of(place)
+    if as_json:
+        print_json(found)
+    else:
+        _show(place, found)
+
+
+def status_of(place: Place) -> dict[str, Any]:
+    """Everything `status --json` prints; keys of parts that are not built are None."""
+    held = holder(place.data) if place.data.is_dir() else None
+    written = _written(place.data)
+    fresh = written if held is not None and written.get("pid") == held.get("pid") else {}
+    queues, oldest = queues_of(place)
+    tokens = _tokens_today(place)
+    limit = place.settings.budget.tokens_per_day
+    nodes = _nodes(place, written, running=bool(fresh))
+    return {
+        "running": held is not None,
+        "pid": held.get("pid") if held is not None else None,
+        "mind": place.settings.mind,
+        "home": str(place.home),
+        "data": str(place.data),
+        "started_at": fresh.get("started_at"),
+        "written_at": written.get("written_at"),
+        "queues": queues,
+        "oldest_pending_sec": oldest,
+        "nodes": nodes,
+        "model": fresh.get("model") or _model(place),
+        "tokens_today": tokens,
+        "budget_left": max(0, limit - tokens) if limit else None,
+        "dead_letters": sum(1 for _ in letters_in(place.data / DEAD_LETTER)),
+        "approvals": None,
+        "static_drift": None,
+        "open_loops": None,
+        "next_slots": None,
+        "stalled": fresh.get("stalled"),
+        "watcher": fresh.get("watcher"),
+        "durability": place.settings.bus.durability,
+        "last_error": _last_error(nodes, written),
+    }
+
+
+def _written(data: Path) -> dict[str, Any]:
+    """What the daemon last wrote of itself."""
+    try:
+        found = json.loads((data / STATUS_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def queues_of(place: Place) -> tuple[dict[str, int], float | None]:
+    """Files waiting in each queue directory of the topology, and the age of the oldest in seconds."""
+    now = SystemClock().now().timestamp()  # files carry the system's time, also in a trial
+    counts: dict[str, int] = {}
+    oldest: float | None = None
+    for directory in _directories(place):
+        counts[directory] = 0
+        for entry in _entries(place.data / directory):
+            if ignored(entry.name):
+                continue
+            counts[directory] += 1
+            with suppress(OSError):
+                age = max(0.0, now - entry.stat(follow_symlinks=False).st_mtime)
+                oldest = age if oldest is None else max(oldest, age)
+    return counts, None if oldest is None else round(oldest, 3)
+
+
+def _directories(place: Place) -> list[str]:
+    """Watched ones, with inbox/taken where accepted files wait for their turn."""
+    patterns = [INBOX, TAKEN]
+    with suppress(SettingsError):
+        patterns += [
+            directory_of(p) for node in load_topology(place.topology_file, place.home) for p in node.watch
+        ]
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if "*" not in pattern:
+            found[pattern] = None
+            continue
+        for path in sorted(place.data.glob(pattern)):
+            if path.is_dir() and path.name != "done":
+                found[str(path.relative_to(place.data))] = None
+    return list(found)
+
+
+def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            yield from entries
+    except OSError:
+        return
+
+
+def _tokens_today(place: Place) -> int:
+    with read_ledger(place.data) as ledger:
+        row = ledger.one("tokens_on", f"{place.clock.now():%Y-%m-%d}") if ledger is not None else None
+    return int(row[0]) if row else 0
+
+
+def _nodes(place: Place, written: dict[str, Any], *, running: bool) -> dict[str, Any]:
+    told = written.get("nodes")
+    nodes: dict[str, Any] = dict(told) if isinstance(told, dict) else {}
+    if running:
+        return nodes
+    try:
+        declared = [node.id for node in load_topology(place.topology_file, place.home)]
+    except SettingsError:
+        declared = list(nodes)
+    return {
+        name: {"status": "stopped", "last_error": (nodes.get(name) or {}).get("last_error")}
+        for name in declared
+    }
+
+
+def _model(place: Place) -> dict[str, Any]:
+    """What the next start would use."""
+    try:
+        offline = Roles(place.settings.model, place.environ).offline
+    except SettingsError as error:
+        return {"mode": "misconfigured", "breaker": None, "last_error": str(error)}
+    return {"mode": "offline" if offline else "online", "breaker": None}
+
+
+def _last_error(nodes: dict[str, Any], written: dict[str, Any]) -> str | None:
+    model = written.get("model")
+    said = [written.get("stalled"), model.get("last_error") if isinstance(model, dict) else None]
+    said += [f"{name}: {state['last_error']}" for name, state in nodes.items() if state.get("last_error")]
+    return next((str(error) for error in said if error), None)
+
+
+def _show(place: Place, found: dict[str, Any]) -> None:
+    if found["running"]:
+        since = f" since {found['started_at']}" if found["started_at"] else ""
+        say(f"{found['mind']}: running{since}, process {found['pid'] or '?'}", "bold green")
+    else:
+        say(f"{found['mind']}: not running (kgamma run --home {place.home})", "bold yellow")
+    say(f"data     {found['data']}, durability {found['durability']}")
+    model, watcher = found["model"], found["watcher"]
+    breaker = f", breaker {model['breaker']}" if model.get("breaker") else ""
+    say(f"model    {model['mode']}{breaker}")
+    left = found["budget_left"]
+    say(f"tokens   {found['tokens_today']} today" + (f", {left} left" if left is not None else ", no limit"))
+    if watcher:
+        say(
+            f"files    noticed by {watcher['mode']}"
+            + (f" ({watcher['reason']})" if watcher["reason"] else "")
+        )
+    if found["oldest_pending_sec"] is not None:
+        say(f"oldest   {ago(found['oldest_pending_sec'])} pending")
+    if found["stalled"]:
+        say(f"stalled  {found['stalled']}", "red")
+    if found["last_error"]:
+        say(f"error    {found['last_error']}", "red")
+    if found["dead_letters"]:
+        say(f"aside    {found['dead_letters']} files (kgamma dead-letter list --home {place.home})", "yellow")
+    say()
+    print_table(["queue", "files"], [[name, str(count)] for name, count in found["queues"].items()])
+    say()
+    print_table(["node", "status", "until", "last error"], [_row(*node) for node in found["nodes"].items()])
+
+
+def _row(name: str, state: dict[str, Any]) -> list[str]:
+    return [name, str(state["status"]), state.get("until") or "", state.get("last_error") or ""]
