@@ -26,6 +26,13 @@ from dotenv.parser import parse_stream
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 import kernel_gamma
 from kernel_gamma import settings as settings_module
@@ -124,19 +131,17 @@ def load_settings(home: Path, environ: Mapping[str, str]) -> Settings:
     """
     path = Home(home).settings_file
     written = read_yaml(path)
-    sources = _Sources(path)
-    merged = _merge(Settings().model_dump(mode="json"), written)
-    for name, value in load_environment(home, environ).items():
-        if name.startswith(PREFIX) and name != HOME_VARIABLE:
-            sources.put(merged, name, value)
+    origins = _Origins(path)
+    variables = dict(origins.known(load_environment(home, environ), written))
     try:
-        settings = Settings.model_validate(merged)
+        gathered = _Gathered(written=written, variables=variables)
     except ValidationError as error:
-        sources.problems += map(sources.explain, error.errors(include_url=False))
-        raise _all_in_one(sources.problems) from None
-    sources.problems += _cross_checks(settings, sources)
-    if sources.problems:
-        raise _all_in_one(sources.problems)
+        origins.problems += map(origins.explain, error.errors(include_url=False))
+        raise _all_in_one(origins.problems) from None
+    settings = Settings(**dict(gathered))
+    origins.problems += _cross_checks(settings, origins)
+    if origins.problems:
+        raise _all_in_one(origins.problems)
     return settings
 
 
@@ -230,21 +235,64 @@ def read_yaml(path: Path) -> dict[str, Json]:
     return found
 
 
-def _merge(base: dict[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
-    """`over` laid on `base`; a section whose lines are all commented out (null) changes nothing."""
-    merged = dict(base)
-    for key, value in over.items():
-        if isinstance(merged.get(key), dict) and (value is None or isinstance(value, dict)):
-            merged[key] = _merge(merged[key], value or {})
-        else:
-            merged[key] = value
-    return merged
+# The sources of settings
 
 
-# KGAMMA_ variables, and who said what
+class _Gathered(BaseSettings, Settings):
+    """Settings as they are gathered: variables first, then the file, then the defaults."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", nested_model_default_partial_update=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Nothing is read from the process itself: what there is was handed in as `written`, `variables`."""
+        given = init_settings()
+        written = _said(given["written"], Settings())
+        return _Variables(settings_cls, given["variables"]), InitSettingsSource(settings_cls, written)
 
 
-class _Sources:
+class _Variables(EnvSettingsSource):
+    """KGAMMA_ variables out of a mapping; None stands for null."""
+
+    def __init__(self, settings_cls: type[BaseSettings], variables: Mapping[str, str | None]) -> None:
+        self._variables = variables
+        super().__init__(settings_cls)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {name.lower(): value for name, value in self._variables.items()}
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """A list is JSON or a,b,c; what is neither is left for the check to name."""
+        if not value.lstrip().startswith("["):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+
+
+def _said(written: Mapping[str, Json], section: BaseModel) -> dict[str, Json]:
+    """What a file says to `section`; a section whose lines are all commented out (null) says nothing."""
+    said: dict[str, Json] = {}
+    for key, value in written.items():
+        inner = getattr(section, key, None)
+        if not isinstance(inner, BaseModel):
+            said[key] = value
+        elif value is not None:
+            said[key] = _said(value, inner) if isinstance(value, dict) else value
+    return said
+
+
+class _Origins:
     """Where each setting came from, and what was wrong with it."""
 
     def __init__(self, path: Path) -> None:
@@ -252,16 +300,21 @@ class _Sources:
         self._path = path
         self._variables: dict[str, str] = {}
 
-    def put(self, merged: dict[str, Json], variable: str, value: str) -> None:
-        """Lay one variable over `merged`. An empty value is as good as none."""
-        parts = variable.removeprefix(PREFIX).lower().split("__")
-        key = ".".join(parts)
-        annotation = _annotation_at(parts)
-        if annotation is None:
-            self.problems.append(_unknown(f"environment variable {variable}", key, as_variable=True))
-        elif value:
-            self._variables[key] = variable
-            _set(merged, parts, _from_text(value, annotation))
+    def known(
+        self, environ: Mapping[str, str], written: Mapping[str, Json]
+    ) -> Iterator[tuple[str, str | None]]:
+        """The variables that set something; an unknown one is a problem, an empty one is as good as none."""
+        for variable, value in environ.items():
+            if not variable.startswith(PREFIX) or variable == HOME_VARIABLE:
+                continue
+            parts = variable.removeprefix(PREFIX).lower().split("__")
+            key = ".".join(parts)
+            annotation = _annotation_at(parts)
+            if annotation is None:
+                self.problems.append(_unknown(f"environment variable {variable}", key, as_variable=True))
+            elif value and not _is_broken(written, parts):
+                self._variables[key] = variable
+                yield variable, None if value == "null" and type(None) in get_args(annotation) else value
 
     def error(self, key: str, problem: str, mend: str = "") -> SettingsError:
         """A problem with `key`, told of the place that set it."""
@@ -330,30 +383,16 @@ def _annotation_at(parts: list[str]) -> Any:
     return annotation if model is None else None
 
 
-def _set(merged: dict[str, Json], parts: list[str], value: Json) -> None:
-    section = merged
+def _is_broken(written: Mapping[str, Json], parts: list[str]) -> bool:
+    """Whether the file holds something else where the sections of a variable belong: that is told instead."""
+    section: Json = written
     for part in parts[:-1]:
-        inner = section.get(part)
-        if inner is None:
-            inner = section[part] = {}
-        if not isinstance(inner, dict):
-            return  # the file is wrong there already, and that is told
-        section = inner
-    section[parts[-1]] = value
-
-
-def _from_text(value: str, annotation: Any) -> Json:
-    """What the text of a variable means: `null`, a list (JSON or a,b,c), else what pydantic reads."""
-    if value == "null" and type(None) in get_args(annotation):
-        return None
-    if get_origin(annotation) is not tuple:
-        return value
-    if value.lstrip().startswith("["):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return [part.strip() for part in value.split(",") if part.strip()]
+        section = section.get(part)
+        if section is None:
+            return False
+        if not isinstance(section, dict):
+            return True
+    return False
 
 
 def _all_in_one(problems: list[SettingsError]) -> SettingsError:
@@ -365,27 +404,27 @@ def _all_in_one(problems: list[SettingsError]) -> SettingsError:
 # What types alone cannot say
 
 
-def _cross_checks(settings: Settings, sources: _Sources) -> Iterator[SettingsError]:
+def _cross_checks(settings: Settings, origins: _Origins) -> Iterator[SettingsError]:
     clock, debug = settings.clock, settings.debug
     if clock.zone is not None and not _zone_exists(clock.zone):
         close = difflib.get_close_matches(clock.zone, zoneinfo.available_timezones(), 1)
         mend = f"did you mean {close[0]}?" if close else "write an IANA name like Asia/Shanghai"
-        yield sources.error("clock.zone", f"there is no time zone {clock.zone}", mend)
+        yield origins.error("clock.zone", f"there is no time zone {clock.zone}", mend)
     if not clock.trial:
         for key in ("start", "rate"):
             if getattr(clock, key) != ClockSettings.model_fields[key].default:
                 mend = "set clock.trial: true, or remove it"
-                yield sources.error(f"clock.{key}", "is for trials only", mend)
+                yield origins.error(f"clock.{key}", "is for trials only", mend)
     if clock.start is not None and not _is_moment(clock.start):
         mend = "write it like 2026-11-30T08:00:00+08:00"
-        yield sources.error("clock.start", f"is no RFC 3339 time: {clock.start}", mend)
+        yield origins.error("clock.start", f"is no RFC 3339 time: {clock.start}", mend)
     if debug.kill_at is None:
         return
     if not debug.enabled:
         mend = "set debug.enabled: true, or remove it"
-        yield sources.error("debug.kill_at", "is for crash tests only", mend)
+        yield origins.error("debug.kill_at", "is for crash tests only", mend)
     if not re.fullmatch(r"[^:\s]+(:[1-9]\d*)?", debug.kill_at):
-        yield sources.error("debug.kill_at", f"must be `step` or `step:n`, is {debug.kill_at}")
+        yield origins.error("debug.kill_at", f"must be `step` or `step:n`, is {debug.kill_at}")
 
 
 def _zone_exists(name: str) -> bool:

@@ -328,9 +328,8 @@ def _model(patient: _Patient) -> Iterator[Finding]:
 def _endpoint(roles: list[ResolvedRole]) -> Iterator[Finding]:
     """One GET /models: is somebody there, is the key good, are the models known?"""
     first = roles[0]
-    address = f"{first.base_url.rstrip('/')}/models"
-    told = shown_url(address)
-    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {first.api_key}"})
+    told = f"{shown_url(first.base_url).rstrip('/')}/models"
+    request = urllib.request.Request(told, headers={"Authorization": f"Bearer {first.api_key}"})
     try:
         with urllib.request.urlopen(request, timeout=_MODELS_TIMEOUT_SEC) as answer:
             names = _names_in(answer.read(_ANSWER_BYTES))

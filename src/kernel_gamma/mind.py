@@ -24,6 +24,7 @@ from kernel_gamma.bus.folders import ATTACHMENTS, SELF, SKELETON, STATUS_FILE
 from kernel_gamma.bus.inquiries import Inquiries
 from kernel_gamma.bus.journal import LedgerJournal
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
+from kernel_gamma.bus.records import Committed
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
 from kernel_gamma.bus.writer import is_disk_full
@@ -170,6 +171,7 @@ class Mind:
             self._ledger.take_over()
             for warning in wiring_warnings(self.declared):
                 log.warning("topology", warning=warning)
+            await asyncio.to_thread(self.self_log.refresh)
             await self.bus.start(self._circuit.subscribers())
         except Exception as error:
             if not is_disk_full(error):
@@ -213,8 +215,8 @@ class Mind:
 
     async def _say_offline(self) -> None:
         """A new stream of a mind without a language model begins by saying so."""
-        page = self.self_log.page(NOW)
-        if not getattr(self.model, "offline", False) or page.text.strip():
+        mark = self.self_log.fingerprint(NOW)
+        if not getattr(self.model, "offline", False) or (mark is not None and mark[1] > 0):
             return
         text = render(self.clock.now(), OFFLINE_NOTICE[self._language])
         ref = PassageRef(self.ids.new("psg"), "note")
@@ -224,7 +226,11 @@ class Mind:
     # ---- pages others touch
 
     async def _look_at_pages(self) -> None:
-        """After a listing: passages that a foreign save of now.md has dropped are put back, once."""
+        """After a listing: hand-made changes of the pages are taken in.
+
+        Passages that a foreign save of now.md has dropped are put back, once.
+        """
+        self.self_log.refresh()
         mark = self.self_log.fingerprint(NOW)
         if mark == self._now_seen:
             return
@@ -262,11 +268,19 @@ class Mind:
     # ---- status
 
     def _observed(self, what: str, details: Mapping[str, Any]) -> None:
+        if what == "committed":
+            self._remember_changes(details["commit"])
         if self._observer is not None:
             self._observer(what, details)
         if self._status_timer is None:
             loop = asyncio.get_running_loop()
             self._status_timer = loop.call_later(_STATUS_EVERY_SEC, self._write_status)
+
+    def _remember_changes(self, commit: Committed) -> None:
+        """What was just written to memories and diary can be recollected at once."""
+        pages = [op[1] for op in commit.operations if op[0] in ("append", "replace") and op[1] != NOW]
+        if pages:
+            self.self_log.refresh(pages)
 
     def status(self) -> dict[str, Json]:
         """What only the running process knows; the rest of `kgamma status` is read from files."""

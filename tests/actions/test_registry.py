@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 from tests.fakes import PROMPTS
 
 from kernel_gamma.actions.builtin import BUILTINS
@@ -102,3 +103,23 @@ def test_arguments_are_checked_against_the_schema(
 ) -> None:
     problem = build().problem(name, arguments)
     assert problem is None if said is None else said in str(problem)
+
+
+VALUES = ["words", "", 3, True, None, 2.0, ["x"], {"a": "b"}]
+
+
+@pytest.mark.parametrize("given", VALUES)
+@pytest.mark.parametrize("kind", ["string", "integer", "boolean", "number", ["string", "null"]])
+@pytest.mark.parametrize("more", [{}, {"description": "…"}, {"enum": ["words", 3]}, {"maxLength": 2}])
+def test_the_quick_look_at_arguments_never_differs_from_the_schema(kind: Any, more: Any, given: Any) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": kind} | more, "b": {"type": "string"}},
+        "required": ["b"],
+        "additionalProperties": False,
+    }
+    for rules in (schema, schema | {"minProperties": 2}, schema | {"additionalProperties": {"type": "string"}}):
+        registry = build(water=OWN | {"parameters": rules})
+        validator = Draft202012Validator(rules)
+        for arguments in ({"a": given, "b": "x"}, {"a": given}, {"b": given}, {"b": "x", "c": given}):
+            assert (registry.problem("water", arguments) is None) == validator.is_valid(arguments)

@@ -22,6 +22,7 @@ QUICK: Mapping[str, str] = {
     "KGAMMA_PREPROCESSOR__DEBOUNCE_SEC": "0.3",
     "KGAMMA_MODEL__MODE": "offline",
 }
+ODD = os.fsdecode(b"odd \xff.json")
 Ask = Callable[[str], Journey | None]
 
 
@@ -41,9 +42,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("home"),
         {
             "hello.json": b'{"text": "hello there", "from": "alice", "id": "evt_hello"}',
-            "again.json": b'{"text": "recall tea", "from": "bob", "id": "evt_recall"}',
-            "several.json": b'[{"text": "one", "from": "eve", "id": "evt_1"}, {"text": "two", "from": "eve", "id": "evt_2"}]',
-            "odd \xff.json".encode("latin-1").decode("latin-1"): b"[]",
+            "again.json": b'{"text": "what do you remember about tea?", "from": "bob", "id": "evt_recall"}',
+            "several.json": b'[{"text": "one", "from": "eve", "id": "evt_1"},'
+            b' {"text": "two", "from": "eve", "id": "evt_2"}]',
+            ODD: b"[]",
         },
     )
 
@@ -132,7 +134,7 @@ def test_what_comes_back_as_an_event_belongs_to_the_journey(ask: Ask) -> None:
 
 
 def test_a_refused_file_has_its_reason(ask: Ask) -> None:
-    (file,) = known(ask("odd \xff.json")).files
+    (file,) = known(ask(ODD)).files
     assert (file.outcome, file.handled) == ("dead", ())
     assert file.path.startswith("dead_letter/")
     assert file.reason["error"] == "not_an_object"
@@ -163,9 +165,8 @@ def test_a_waiting_file_has_no_end_yet(tmp_path: Path) -> None:
     data = live(tmp_path, {})
     ledger = Ledger.open(data / "ledger.db")
     name, path = b"w.json", b"inbox/taken/1_w.json"
-    ledger.run(
-        "add_file", 1, "inbox/pending", name, path, "dropped", "live", "unknown", None, None, None, 5.0, None, None
-    )  # fmt: skip
+    row = (1, "inbox/pending", name, path, "dropped", "live", "unknown", None, None, None, 5.0, None, None)
+    ledger.run("add_file", *row)
     ledger.run("add_delivery", "message_preprocessor", 1)
     (file,) = known(journey(ledger, os.fsencode(data), "w.json", UTC)).files
     ledger.close()

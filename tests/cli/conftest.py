@@ -111,7 +111,7 @@ def kgamma(tmp_path: Path) -> Shell:
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A mind that has lived a little and is not running now: read it, change nothing."""
     shell = make_shell(tmp_path_factory.mktemp("lived"))
-    shell.drop("hello.json", '{"text": "hello there", "from": "alice", "id": "evt_hello"}'.encode())
+    shell.drop("hello.json", b'{"text": "hello there", "from": "alice", "id": "evt_hello"}')
     shell.drop("tea.json", '{"text": "记住：我每天早上喝绿茶", "from": "小明"}'.encode())
     shell.drop("diary.json", b'{"text": "write in your diary that it rained", "from": "bob"}')
     shell.drop("broken.json", b"{nope")

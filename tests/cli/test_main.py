@@ -14,7 +14,11 @@ from kernel_gamma.cli import COMMANDS, app
 
 def test_without_arguments_it_prints_help_and_ends_well(kgamma: Any) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kernel_gamma"], capture_output=True, text=True, env=kgamma.environ, check=False
+        [sys.executable, "-m", "kernel_gamma"],
+        capture_output=True,
+        text=True,
+        env=kgamma.environ,
+        check=False,
     )
     assert done.returncode == 0
     for command in COMMANDS:
@@ -25,7 +29,8 @@ def test_help_loads_neither_the_mind_nor_the_settings() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from kernel_gamma.cli import app;"
         "CliRunner().invoke(app, ['--help']);"
-        "print([m for m in ('kernel_gamma.mind', 'kernel_gamma.daemon', 'openai', 'pydantic') if m in sys.modules])"
+        "heavy = ('kernel_gamma.mind', 'kernel_gamma.daemon', 'openai', 'pydantic');"
+        "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -40,11 +45,7 @@ def test_every_command_of_the_table_has_help_and_takes_a_home(kgamma: Any, name:
     for leaf in leaves:
         assert leaf.help
         options = {option for param in leaf.params for option in param.opts}
-        assert "--home" in options or name == "demo"
-
-
-def test_the_line_in_the_table_is_the_first_sentence_about_a_command() -> None:
-    assert all(sentence.endswith(".") for _, sentence in COMMANDS.values())
+        assert "--home" in options
 
 
 def test_version(kgamma: Any) -> None:

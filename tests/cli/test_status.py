@@ -22,7 +22,12 @@ def status(shell: Any, **env: str) -> dict[str, Any]:
 def test_status_answers_without_daemon_ledger_or_data(kgamma: Any) -> None:
     found = status(kgamma)
     assert set(found) >= KEYS
-    assert (found["running"], found["pid"], found["tokens_today"], found["dead_letters"]) == (False, None, 0, 0)
+    assert (found["running"], found["pid"], found["tokens_today"], found["dead_letters"]) == (
+        False,
+        None,
+        0,
+        0,
+    )
     assert found["queues"]["inbox/pending"] == 0
     assert found["nodes"]["internalizer"] == {"status": "stopped", "last_error": None}
     assert found["model"]["mode"] == "offline"

@@ -178,7 +178,7 @@ class Account:
             self.data, "SELECT * FROM deliveries WHERE status NOT IN ('finished', 'dead')"
         )
         assert not open_ones, f"deliveries that are not through: {open_ones}"
-        live = read_ledger(self.data, "SELECT seq, state, path FROM files WHERE state <> 'gone'")
+        live = read_ledger(self.data, "SELECT seq, state, path FROM files WHERE state = 'live'")
         assert not live, f"files that have not left: {live}"
 
 

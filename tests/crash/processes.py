@@ -27,10 +27,13 @@ QUICK: Mapping[str, str] = {
     "KGAMMA_BUS__BACKOFF_MAX_SEC": "0.1",
     "KGAMMA_BUS__CHECKPOINT_SEC": "0.1",
     "KGAMMA_PREPROCESSOR__DEBOUNCE_SEC": "0",
+    "KGAMMA_BUS__MAX_ATTEMPTS": "3",
+    "KGAMMA_INTERNALIZER__MEMORY_TOKENS": "0",
+    "KGAMMA_MODEL__STREAM": "off",
     "KGAMMA_BUDGET__TOKENS_PER_DAY": "0",
     "OPENAI_API_KEY": "none",
 }
-"""Everything that waits waits shortly."""
+"""Everything that waits waits shortly; nothing is computed that these tests do not look at."""
 
 
 def make_home(folder: Path) -> Path:
@@ -52,6 +55,14 @@ class Daemon:
         if self._status is None:
             with suppress(ProcessLookupError):  # it ended by itself just now
                 os.kill(self.pid, number)
+
+    def ended(self) -> bool:
+        """Whether it has ended, asked of the system."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        return self._status is not None
 
     def wait(self) -> int:
         """The exit code; negative: the signal that ended it. Killed after two minutes."""

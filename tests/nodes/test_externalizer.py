@@ -79,6 +79,24 @@ async def test_a_decision_becomes_an_order_with_everything_it_needs() -> None:
     assert (order.passage_id, order.traces, order.trust) == ("psg_1", ("trace_1",), "known")
 
 
+@pytest.mark.parametrize("name", ["Bob", "小林"])
+async def test_whoever_spoke_in_a_group_can_be_answered_there(name: str) -> None:
+    passage = f"我在群里听到小林和Bob的话。我决定回复{name}：“好。”"
+    reply_to = {"tool": "send_message", "arguments": {"to": name, "text": "好。"}}
+    found = world(answer(reply_to), passage=passage)
+    heard = told(trust="unknown")
+    payload = dict(heard.payload) | {"session_key": "group:42", "to": "Bob", "senders": ["小林", "Bob"]}
+    (emit,) = emits(
+        await handle(found, delivery(payload, origin="bus", trust="unknown", worn=heard.envelope))
+    )
+    order = ActionPayload.model_validate(emit.payload)
+    assert order.senders == ("小林", "Bob")
+    result = await found.tools.run(
+        order.actions[0], order, batch=batch(), trace_id="t", now=found.clock.now()
+    )
+    assert result.ok and result.effects[0].payload["session"] == "group:42"
+
+
 async def test_the_fast_role_is_asked_for_json_about_the_fenced_passage() -> None:
     found = world(answer())
     await handle(found)

@@ -96,6 +96,17 @@ async def test_all_that_waited_is_one_call_and_one_passage() -> None:
     appended(outcome)
 
 
+async def test_everyone_who_spoke_is_remembered_for_the_answer_the_newest_last() -> None:
+    said = [
+        message("先说", 1, **{"from": "小林", "session": "group:42"}),
+        message("second", 2, **{"from": "Bob", "session": "group:42"}),
+        message("又是我", 3, **{"from": "小林", "session": "group:42"}),
+        message("It strikes ten.", 4, type="rhythm.hourly", **{"from": "timer_scheduler"}),
+    ]
+    emit = announced(await handle(world("I read what 小林 and Bob wrote.", "我读到他们的话。"), *said))
+    assert emit.payload["senders"] == ["Bob", "小林"] and emit.payload["to"] == "小林"
+
+
 async def test_the_call_is_recorded_and_a_second_run_does_not_ask_again() -> None:
     found = world(FELT)
     first = await handle(found)

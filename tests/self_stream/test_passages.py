@@ -21,6 +21,7 @@ from kernel_gamma.self_stream import (
     slug,
     split,
 )
+from kernel_gamma.self_stream.passages import HEADING
 
 SHANGHAI = timezone(timedelta(hours=8))
 MOMENT = datetime(2026, 11, 30, 10, 30, 5, tzinfo=SHANGHAI)
@@ -137,6 +138,12 @@ def test_an_empty_page_has_no_passages() -> None:
 def test_windows_line_ends_split_alike() -> None:
     page = render(MOMENT, "I woke.\n\n我醒了。") * 2
     assert split(page.replace("\n", "\r\n")) == split(page)
+
+
+@given(stream_like)
+def test_a_passage_starts_at_every_time_heading_and_nowhere_else(text: str) -> None:
+    found = [passage.heading for passage in split(text) if passage.heading]
+    assert found == HEADING.findall(text.replace("\r\n", "\n"))
 
 
 @pytest.mark.parametrize(

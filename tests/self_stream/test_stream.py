@@ -367,7 +367,7 @@ def test_only_the_named_pages_are_looked_at(tmp_path: Path) -> None:
     names = ["memories/a.md", "diary/2026-11-29.md", "memories/deep/b.md", "memories/.c.md", "memories/d.txt"]
     names += ["diary/draft.md", NOW, "state.md"]
     for name in ("memories/unnamed.md", *names):
-        put(tmp_path, name, b"tea")
+        put(tmp_path, name, f"tea in {name}".encode())
     stream.refresh([*names, "../out.md", "memories/gone.md", ""])
     assert keys(stream, "tea") == {"memory.a", "diary.2026-11-29"}
     stream.refresh()

@@ -32,6 +32,9 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "outcome": get_args(Telling),
 }
 _NO_ARGUMENTS: Mapping[str, Json] = {"type": "object", "properties": {}}
+_PLAIN = frozenset({"type", "properties", "required", "additionalProperties", "description", "title"})
+_TYPE_ONLY = frozenset({"type", "description", "title"})
+_KINDS: Mapping[str, type] = {"string": str, "boolean": bool, "integer": int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Registry:
     """The tools by name. Validators and catalogues are made once."""
 
     specs: Mapping[str, ToolSpec]
-    _validators: dict[str, Draft202012Validator] = field(default_factory=dict)
+    _validators: dict[str, tuple[_Flat, Draft202012Validator]] = field(default_factory=dict)
     _catalogues: dict[tuple[Trust, str], list[dict[str, Json]]] = field(default_factory=dict)
 
     def get(self, name: str) -> ToolSpec | None:
@@ -92,12 +95,38 @@ class Registry:
             known = ", ".join(self.specs)
             return f"there is no tool {_quoted(name)}; there are {known}"
         if name not in self._validators:
-            self._validators[name] = Draft202012Validator(spec.parameters)
-        for error in self._validators[name].iter_errors(arguments):
+            self._validators[name] = _Flat(spec.parameters), Draft202012Validator(spec.parameters)
+        flat, validator = self._validators[name]
+        if flat.fits(arguments):
+            return None
+        for error in validator.iter_errors(arguments):
             where = ".".join(str(step) for step in error.absolute_path)
             at = f"argument {where}" if where else "the arguments"
             return f"{name}: {at}: {_quoted(error.message, 200)}"
         return None
+
+
+class _Flat:
+    """Sees at once that arguments fit a plain schema. What it does not see, the validator decides."""
+
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        properties = schema.get("properties")
+        self._kinds: dict[str, type] = {}
+        self._required: tuple[str, ...] = tuple(schema.get("required", ()))
+        self._is_plain = isinstance(properties, dict) and schema.keys() <= _PLAIN
+        if self._is_plain:
+            for name, rule in properties.items():
+                kind = rule.get("type") if isinstance(rule, dict) and rule.keys() <= _TYPE_ONLY else None
+                if isinstance(kind, str) and kind in _KINDS:
+                    self._kinds[name] = _KINDS[kind]
+
+    def fits(self, arguments: Mapping[str, Json]) -> bool:
+        """True: they are valid. False: they may be, or not."""
+        return (
+            self._is_plain
+            and all(type(value) is self._kinds.get(name) for name, value in arguments.items())
+            and all(name in arguments for name in self._required)
+        )
 
 
 def build_registry(

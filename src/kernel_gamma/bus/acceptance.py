@@ -175,7 +175,7 @@ class Acceptance:
             accepted_at=now,
             envelope=envelope_of(document) if file.queue != INBOX else None,
         )
-        queued = QueuedFile(delivery, file.path, None, large=size > KEEP_BYTES)
+        queued = QueuedFile(delivery, file.path, None, sole=len(nodes) == 1, large=size > KEEP_BYTES)
         if document is None:
             # It changed between reading and renaming: what is there now is what was dropped.
             try:

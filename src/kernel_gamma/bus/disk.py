@@ -97,10 +97,13 @@ class Disk:
             await self.clear.wait()
             try:
                 committed = await self.writer.submit(record, after=self._apply, durable=True)
+            except OSError as error:  # a page cannot be looked at: nothing is recorded yet
+                self._stall(describe(error))
+                continue
             except Exception as error:
                 if not is_disk_full(error):
                     raise
-                await self._wait_for_space(error)
+                self._stall_for_space(error)
                 continue
             self._look_after(committed)
             return committed
@@ -114,7 +117,7 @@ class Disk:
             except Exception as error:
                 if not is_disk_full(error):
                     raise
-                await self._wait_for_space(error)
+                self._stall_for_space(error)
 
     def _apply(self, committed: Committed | None) -> None:
         """In the writer, right after the transaction."""
@@ -257,10 +260,9 @@ class Disk:
             self._applied(self._stuck.pop(0))
         self._stuck_error = ""
 
-    async def _wait_for_space(self, error: Exception) -> None:
+    def _stall_for_space(self, error: Exception) -> None:
         """The ledger itself cannot grow: everybody waits, then tries again."""
         self._stall(f"ledger.db cannot be written: {error}; free some space and the mind goes on by itself")
-        await self.clear.wait()
 
     async def close(self, last: Callable[[Ledger], object]) -> None:
         """Run a last job, mark what is applied, sync, end the timers.

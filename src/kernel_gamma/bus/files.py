@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,15 +116,23 @@ def move(source: Path, target: Path) -> bool:
     return True
 
 
-def free_name(directory: Path, name: Path, seq: int, taken: set[Path]) -> Path:
-    """`name`, or `name` with `.seq` before its ending if a file of that name stands in `directory`."""
-    if name not in taken and not os.path.lexists(os.path.join(directory, name)):
-        return name
-    mark = b".%d" % seq
+def free_name(
+    directory: Path, name: Path, seq: int, taken: set[Path], beside: Callable[[Path], Path] | None = None
+) -> Path:
+    """`name`, or `name` with `.seq` before its ending if a file of that name stands in `directory`.
+
+    With `beside`, the name it makes of the chosen one is free too.
+    """
     stem, dot, ending = name.rpartition(b".")
     if not dot:
         stem, ending = name, b""
-    return stem[: 255 - len(mark) - len(dot + ending)] + mark + dot + ending
+    marks = (b".%d.%d" % (seq, n) if n > 1 else b".%d" % seq for n in itertools.count(1))
+    marked = (stem[: 255 - len(mark) - len(dot + ending)] + mark + dot + ending for mark in marks)
+    for candidate in itertools.chain([name], marked):
+        names = [candidate] if beside is None else [candidate, beside(candidate)]
+        if not any(n in taken or os.path.lexists(os.path.join(directory, n)) for n in names):
+            return candidate
+    raise AssertionError("count() never ends")
 
 
 def overwrite(path: Path, data: bytes) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from kernel_gamma.bus.files import free_name
-from kernel_gamma.bus.folders import ACKS, DEAD_LETTER, INBOX, fitting_name
+from kernel_gamma.bus.folders import ACKS, DEAD_LETTER, INBOX, NAME_MAX, fitting_name
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.plan import Operation, Plan, PlannedEmit, Verdict, encode, write_operation
 from kernel_gamma.contracts.effects import Batch, Delivery
@@ -57,6 +57,8 @@ class Departure:
     """Where it stands now, relative to the data directory."""
     origin: str
     trace_id: str | None = None
+    sole: bool = False
+    """Only one node ever had it, so nobody else need be asked."""
 
 
 class Books:
@@ -93,7 +95,7 @@ class Books:
         self, ledger: Ledger, plan: Plan, batch: Batch, departures: dict[int, Departure], now: datetime
     ) -> Committed | None:
         """Write a plan; None if this batch was committed before (then nothing is to be done)."""
-        if ledger.one("commit_of_batch", plan.batch_id) is not None:
+        if not batch.fresh and ledger.one("commit_of_batch", plan.batch_id) is not None:
             return None
         self._n += 1
         plan.moves.clear()  # this job may run again after a rolled back group
@@ -144,6 +146,8 @@ class Books:
             if op[0] == "move":
                 directory, _, name = op[2].rpartition("/")
                 self._reserved.get(directory, set()).discard(os.fsencode(name))
+            elif op[0] == "write" and op[1] in self._reserved:
+                self._reserved[op[1]].discard(os.fsencode(op[2]))
         for queue, name in committed.departed:
             self.departing.discard((queue, name))
 
@@ -187,7 +191,7 @@ class Books:
         ledger.run(
             "close_delivery", status, now.timestamp(), reason, delivery.attempt, plan.node, delivery.seq
         )
-        if (ledger.one("still_open", delivery.seq) or (0,))[0]:
+        if not file.sole and (ledger.one("still_open", delivery.seq) or (0,))[0]:
             return
         self._depart(ledger, plan, file, verdict, done, now)
 
@@ -195,7 +199,8 @@ class Books:
         self, ledger: Ledger, plan: Plan, file: Departure, verdict: Verdict, done: Committed, now: datetime
     ) -> None:
         """The last subscriber is through: the file goes to done/, or to dead_letter/ if any gave it up."""
-        dead = ledger.one("any_dead", file.seq)
+        given_up = verdict.status == "dead" or not file.sole
+        dead = ledger.one("any_dead", file.seq) if given_up else None
         if dead is None:
             target = self.done_path(file, now)
             outcome = verdict.reason or "done"
@@ -220,11 +225,11 @@ class Books:
         """A free name under the queue's done/ folder of the local day."""
         return self._free(f"{file.queue}/done/{now:%Y-%m-%d}", file)
 
-    def _free(self, directory: str, file: Departure) -> str:
+    def _free(self, directory: str, file: Departure, beside: Callable[[bytes], bytes] | None = None) -> str:
         base = os.path.join(self._root, os.fsencode(directory))
         reserved = self._reserved.setdefault(directory, set())
-        chosen = free_name(base, os.fsencode(file.name), file.seq, reserved)
-        reserved.add(chosen)
+        chosen = free_name(base, os.fsencode(file.name), file.seq, reserved, beside)
+        reserved.update([chosen] if beside is None else [chosen, beside(chosen)])
         return f"{directory}/{os.fsdecode(chosen)}"
 
     def dead_path(
@@ -239,7 +244,7 @@ class Books:
         raw: str = "",
     ) -> tuple[str, list[Operation]]:
         """A free name under dead_letter/, with the reason beside it and the producer's ack."""
-        target = self._free(f"{DEAD_LETTER}/{now:%Y-%m-%d}", file)
+        target = self._free(f"{DEAD_LETTER}/{now:%Y-%m-%d}", file, beside=reason_name)
         reason: dict[str, Json] = {
             "path": f"{file.queue}/{file.name}",
             "error": kind or "failed",
@@ -357,10 +362,14 @@ class Books:
 
 
 def reason_path(target: str) -> str:
-    """Where the reason of a dead file stands; long names are cut so that it fits."""
+    """Where the reason of a dead file stands."""
     directory, _, name = target.rpartition("/")
-    raw = os.fsencode(name)[: 255 - len(b".reason.json")]
-    return f"{directory}/{os.fsdecode(raw)}.reason.json"
+    return f"{directory}/{os.fsdecode(reason_name(os.fsencode(name)))}"
+
+
+def reason_name(name: bytes) -> bytes:
+    """The name of the reason beside a dead file; long names are cut so that it fits."""
+    return name[: NAME_MAX - len(b".reason.json")] + b".reason.json"
 
 
 def passage_bound(moment: datetime) -> str:

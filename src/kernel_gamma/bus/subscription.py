@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -43,6 +44,8 @@ class QueuedFile:
     """Where it stands, relative to the data directory."""
     expires_at: float | None
     deaths: int = 0
+    sole: bool = False
+    """This node is the only one that ever had it."""
     large: bool = False
     """Its document is dropped from memory until its turn comes."""
 
@@ -74,6 +77,8 @@ class Subscription:
     pause_reason: str = ""
     last_error: str = ""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    reserved: deque[tuple[Batch, asyncio.Future[None]]] = field(default_factory=deque)
+    """Batches marked as in flight together with the commit before them, not yet handed over."""
     nonsense: list[int] = field(default_factory=list)
     """Numbers of the single events whose answers were unusable, one after the other."""
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -179,4 +184,6 @@ def departure(queued: QueuedFile) -> Departure:
     """A queued file as it leaves its queue."""
     delivery = queued.delivery
     trace = delivery.envelope.trace_id if delivery.envelope else None
-    return Departure(delivery.seq, delivery.queue, delivery.name, queued.path, delivery.origin, trace)
+    return Departure(
+        delivery.seq, delivery.queue, delivery.name, queued.path, delivery.origin, trace, queued.sole
+    )

@@ -66,11 +66,21 @@ class Writer:
         `durable`: with full durability, fsynced before it returns. A job that raises takes nothing else
         down: the group is rolled back and each job runs in a transaction of its own.
         """
-        loop = self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._enqueue(_Job(run, after, durable, future))
-        result: T = await future
+        result: T = await self.enqueue(run, after=after, durable=durable)
         return result
+
+    def enqueue(
+        self,
+        run: Callable[[Ledger], T],
+        *,
+        after: Callable[[T], None] | None = None,
+        durable: bool = False,
+    ) -> asyncio.Future[T]:
+        """`submit` for later: what is enqueued before the loop runs again shares a transaction."""
+        loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._enqueue(_Job(run, after, durable, future))
+        return future
 
     def submit_soon(self, run: Callable[[Ledger], Any]) -> None:
         """Run a job inside the next transaction; nobody waits, a failure is the next waiter's too."""

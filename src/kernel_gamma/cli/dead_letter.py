@@ -18,7 +18,9 @@ from kernel_gamma.rhythm.ids import UlidIds
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None)
-letters = typer.Typer(help="Files that were set aside: list, show, retry.", no_args_is_help=True, rich_markup_mode=None)
+letters = typer.Typer(
+    help="Files that were set aside: list, show, retry.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(letters, name="dead-letter")
 
 _SHOWN_BYTES = 4096

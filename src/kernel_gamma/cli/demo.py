@@ -15,11 +15,11 @@ import typer
 from kernel_gamma.bus.folders import DEAD_LETTER, INBOX
 from kernel_gamma.cli.background import daemon_beside
 from kernel_gamma.cli.dropping import Inbox, Replies
-from kernel_gamma.cli.home import Place
+from kernel_gamma.cli.home import Place, find_home
 from kernel_gamma.cli.letters import Letter, letters_in
 from kernel_gamma.cli.pages import Follower
 from kernel_gamma.cli.say import Drop, drop_words
-from kernel_gamma.cli.terminal import Failed, say
+from kernel_gamma.cli.terminal import Failed, HomeOption, Usage, say
 from kernel_gamma.cli.trace import journey_of, show_journey
 from kernel_gamma.configuration import Home, lay_out, load_settings
 from kernel_gamma.rhythm.clock import clock_for
@@ -46,26 +46,37 @@ _WORDS = (
 
 
 @app.command()
-def demo() -> None:
-    """A short tour: events in, the stream growing, replies, a memory, a diary page, a file set aside."""
-    with tempfile.TemporaryDirectory(prefix="kgamma-demo-") as folder:
-        home = Path(folder)
-        lay_out(home)
-        environ = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("KGAMMA_", "OPENAI_"))},
-            **_QUICK,
-        }
-        settings = load_settings(home, environ)
-        place = Place(home, environ, settings, Home(home).data_dir(settings), clock_for(settings.clock))
-        say("kernel-gamma: a mind that lives in a folder. 住在文件夹里的心智。", "bold")
-        say(f"This one lives in {home} for a moment, without a language model: rules answer, and it says so.")
-        with daemon_beside(home, settings, environ):
-            _Tour(place).walk()
+def demo(home: HomeOption = None) -> None:
+    """A short tour: events in, the stream growing, replies, a memory, a diary page, a file set aside.
+
+    The home is temporary and removed at the end; with --home DIR (no home yet) it lives there and is kept.
+    """
+    if home is None:
+        with tempfile.TemporaryDirectory(prefix="kgamma-demo-") as folder:
+            _tour(Path(folder))
+        return
+    kept = find_home(home)
+    if Home(kept).settings_file.exists():
+        raise Usage(f"demo: {kept} is a home already; name a new directory, the tour would live in it")
+    _tour(kept)
+    say(f"  ({kept} is kept: kgamma stream --home {kept})")
+
+
+def _tour(home: Path) -> None:
+    lay_out(home)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("KGAMMA_", "OPENAI_"))}
+    environ = {**kept, **_QUICK}
+    settings = load_settings(home, environ)
+    place = Place(home, environ, settings, Home(home).data_dir(settings), clock_for(settings.clock))
+    say("kernel-gamma: a mind that lives in a folder. 住在文件夹里的心智。", "bold")
+    say(f"This one lives in {home}, without a language model: rules answer, and it says so.")
+    with daemon_beside(home, settings, environ):
+        _Tour(place).walk()
     say()
     say("That was all of it: files in, one stream, files out. To go on:", "bold")
-    say("  kgamma init my-mind        a home of its own")
-    say("  kgamma run --home my-mind  wake it; put OPENAI_API_KEY=… into my-mind/.env for a real model")
-    say("  kgamma chat --home my-mind talk with it")
+    say("  kgamma init my-mind         a home of its own")
+    say("  kgamma run --home my-mind   wake it; put OPENAI_API_KEY=… into my-mind/.env for a real model")
+    say("  kgamma chat --home my-mind  talk with it")
 
 
 class _Tour:

@@ -34,16 +34,12 @@ class Inbox:
         directory = self.place.data / INBOX
         directory.mkdir(parents=True, exist_ok=True)
         temporary, target = directory / f".{name}.tmp", directory / name
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            view = memoryview(raw)
-            while view:
-                view = view[os.write(fd, view) :]
-            if durable:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        temporary.rename(target)
+            _write(temporary, raw, durable=durable)
+            temporary.rename(target)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         if durable:
             _sync_directory(directory)
         return target
@@ -85,6 +81,18 @@ def answers(payload: dict[str, Any], traces: set[str]) -> bool:
     """Whether a message of the outbox answers one of `traces`."""
     told = payload.get("in_reply_to") or ()
     return bool(traces.intersection([told] if isinstance(told, str) else told))
+
+
+def _write(path: Path, raw: bytes, *, durable: bool) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        view = memoryview(raw)
+        while view:
+            view = view[os.write(fd, view) :]
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +13,15 @@ from rich.text import Text
 from kernel_gamma.bus.folders import OUTBOX
 from kernel_gamma.bus.plan import Operation
 from kernel_gamma.bus.records import Committed
-from kernel_gamma.cli.terminal import complain, console, shown
+from kernel_gamma.cli.terminal import complain, console, say, shown
 from kernel_gamma.contracts.effects import Batch
 from kernel_gamma.contracts.ports import Clock
 from kernel_gamma.self_stream.passages import split
 from kernel_gamma.self_stream.stream import NOW
 
 __all__ = ["Line", "LiveView", "lines_of"]
+
+log = logging.getLogger(__name__)
 
 _LABEL_WIDTH = 10
 _STYLES: Mapping[str, str] = {
@@ -49,21 +52,39 @@ class LiveView:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: list[tuple[str, Mapping[str, Any]]] | None = []
+        self._unread = False
         self.reason = ""
         """Why the daemon ended by itself."""
 
     def __call__(self, what: str, details: Mapping[str, Any]) -> None:
+        """Never raises: a view must not end what it looks at."""
         if self._held is not None:
             self._held.append((what, details))
             return
         if what == "ended":
             self.reason = str(details["reason"])
+        try:
+            self._tell(what, details)
+        except (OSError, SystemExit):  # rich leaves the program when nobody reads the pipe any more
+            self._unread = True
+        except Exception:
+            log.exception("the live view could not tell of %s", what)
+
+    def _tell(self, what: str, details: Mapping[str, Any]) -> None:
+        if self._unread:
+            return
+        if what == "ended":
             complain(self.reason)
         for line in lines_of(what, details):
             self._print(line)
 
-    def begin(self) -> None:
-        """The banner stands; from now on things are told at once."""
+    def begin(self, banner: list[str]) -> None:
+        """Print the banner; from now on things are told at once."""
+        try:
+            for line in banner:
+                say(line)
+        except (OSError, SystemExit):
+            self._unread = True
         held, self._held = self._held or [], None
         for what, details in held:
             self(what, details)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ import typer
 from kernel_gamma.bus.folders import INBOX
 from kernel_gamma.cli.home import Place, find_home, open_place
 from kernel_gamma.cli.live import LiveView
-from kernel_gamma.cli.terminal import EXIT_FAILED, EXIT_HELD, HomeOption, complain, say
+from kernel_gamma.cli.terminal import EXIT_FAILED, EXIT_HELD, Failed, HomeOption, complain, say
 from kernel_gamma.configuration import Home, lay_out
 from kernel_gamma.daemon import Held, run_daemon
 from kernel_gamma.mind import Mind
@@ -43,15 +44,15 @@ def run(
     view = LiveView(place.clock)
 
     def on_ready(mind: Mind) -> None:
-        for line in _banner(place, mind, once=once):
-            say(line)
-        view.begin()
+        view.begin(_banner(place, mind, once=once))
 
     try:
         code = asyncio.run(run_daemon(target, os.environ, once=once, observe=view, on_ready=on_ready))
     except Held as held:
         complain(str(held))
         raise typer.Exit(EXIT_HELD) from None
+    except sqlite3.Error as error:
+        raise Failed(f"{place.data / 'ledger.db'}: {error} (kgamma doctor tells more)") from error
     if code == EXIT_FAILED and not view.reason:
         complain("the daemon ended with an error; data/kernel/logs/kgamma.log tells more")
     raise typer.Exit(code)

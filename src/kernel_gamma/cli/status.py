@@ -46,7 +46,7 @@ def status_of(place: Place) -> dict[str, Any]:
     queues, oldest = queues_of(place)
     tokens = _tokens_today(place)
     limit = place.settings.budget.tokens_per_day
-    nodes = _nodes(place, written, running=bool(fresh))
+    nodes = fresh.get("nodes") or _nodes(place, written, "starting" if held is not None else "stopped")
     return {
         "running": held is not None,
         "pid": held.get("pid") if held is not None else None,
@@ -131,18 +131,16 @@ def _tokens_today(place: Place) -> int:
     return int(row[0]) if row else 0
 
 
-def _nodes(place: Place, written: dict[str, Any], *, running: bool) -> dict[str, Any]:
+def _nodes(place: Place, written: dict[str, Any], state: str) -> dict[str, Any]:
+    """The nodes of the topology while no daemon speaks for them; errors are those of its last life."""
     told = written.get("nodes")
-    nodes: dict[str, Any] = dict(told) if isinstance(told, dict) else {}
-    if running:
-        return nodes
+    before: dict[str, Any] = told if isinstance(told, dict) else {}
     try:
         declared = [node.id for node in load_topology(place.topology_file, place.home)]
     except SettingsError:
-        declared = list(nodes)
+        declared = list(before)
     return {
-        name: {"status": "stopped", "last_error": (nodes.get(name) or {}).get("last_error")}
-        for name in declared
+        name: {"status": state, "last_error": (before.get(name) or {}).get("last_error")} for name in declared
     }
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 from kernel_gamma.context.turns import Prompt
 from kernel_gamma.contracts.effects import Batch
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.language import Language
-from kernel_gamma.contracts.ports import Journal, Model, Role
+from kernel_gamma.contracts.ports import Journal, Model, Role, Usage
 from kernel_gamma.errors import Unusable
 
 __all__ = ["Answer", "Question"]
 
 T = TypeVar("T")
 
+_USAGE = tuple(each.name for each in fields(Usage))
 _CUT: Mapping[Language, str] = {
     "en": "It was cut off because it was too long. Say it in fewer words.",
     "zh": "它太长，被截断了。请写得短一些。",
@@ -84,7 +85,7 @@ class Question:
                 "text": reply.text,
                 "finish_reason": reply.finish_reason,
                 "model": reply.model,
-                "usage": asdict(reply.usage),
+                "usage": {name: getattr(reply.usage, name) for name in _USAGE},
                 "duration_sec": reply.duration_sec,
                 "role": self.role,
                 "agent": self.agent,

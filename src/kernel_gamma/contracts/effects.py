@@ -62,6 +62,8 @@ class Batch(Sequence[Delivery]):
     id: str
     node: str
     deliveries: tuple[Delivery, ...]
+    fresh: bool = False
+    """Made just now: no step of it can stand in the journal."""
 
     def __len__(self) -> int:
         return len(self.deliveries)

@@ -39,15 +39,22 @@ class Keys:
     def text(self, key: str) -> str | None:
         """The key as text, whitespace kept; None when absent or null."""
         value = self.left.get(key)
+        if value is None or isinstance(value, str):  # nearly always
+            self.left.pop(key, None)
+            return value
         if self._lenient and isinstance(value, list | dict):
             return None
-        self.left.pop(key, None)
+        del self.left[key]
         return _text(self._where + key, value)
 
     def word(self, *names: str) -> str | None:
         """The first of `names` that says something, stripped; all of them are taken."""
-        said = [text.strip() for text in map(self.text, names) if text is not None]
-        return next((text for text in said if text), None)
+        said: str | None = None
+        for name in names:
+            text = self.text(name)
+            if text and not said:
+                said = text.strip()
+        return said or None
 
     def attachments(self) -> tuple[Attachment, ...]:
         """Files under inbox/attachments/ and addresses; anything else is Poison."""

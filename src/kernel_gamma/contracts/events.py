@@ -147,7 +147,8 @@ def trust_lookup(
     def lookup(names: Sequence[str]) -> Trust:
         if any(name.strip().casefold() in distrusted for name in names):
             return "web"
-        return least(levels[name] for name in names if name in levels)
+        listed = [levels[name] for name in names if name in levels]
+        return least(listed) if listed else "unknown"
 
     return lookup
 

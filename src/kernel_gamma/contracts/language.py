@@ -22,7 +22,10 @@ _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f]{2,}")
 
 def language_of(text: str) -> Language:
     """`zh` when Chinese carries the text, else `en`; code, addresses and links are not counted."""
-    prose = _NO_PROSE.sub(" ", text[:_LOOKED_AT])
+    sample = text[:_LOOKED_AT]
+    if sample.isascii():
+        return "en"
+    prose = _NO_PROSE.sub(" ", sample)
     ideographs = len(_IDEOGRAPH.findall(prose))
     if not ideographs:
         return "en"

@@ -78,7 +78,7 @@ class Index:
     def _scores(self, query: str) -> dict[int, float]:
         """Piece → idf mass matched, of the pieces that hold the rarest of the terms asked for."""
         asked = dict.fromkeys(islice(questions(query), _QUESTIONS))
-        rows = sorted((row for term in asked if (row := self._rows.get(term))), key=len)
+        rows = sorted(filter(None, map(self._rows.get, asked)), key=len)
         scores: dict[int, float] = {}
         known = scores.get
         left = _LOOKED_AT

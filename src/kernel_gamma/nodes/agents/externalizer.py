@@ -61,7 +61,8 @@ class Externalizer(Node):
         except ValidationError as error:
             detail = f"no int_ payload: {error.errors(include_url=False)[0]['msg']}"
             return Outcome.of(DeadLetter("invalid", detail))
-        told = told.model_copy(update={"trust": least((told.trust, delivery.trust))})
+        if told.trust != delivery.trust:
+            told = told.model_copy(update={"trust": least((told.trust, delivery.trust))})
         passage = self._passage(told)
         if passage is None or delivery.envelope.hops > self.ports.settings.loop.max_hops:
             return Outcome()
@@ -123,6 +124,7 @@ class Externalizer(Node):
             session_key=told.session_key,
             channel=told.channel,
             to=told.to,
+            senders=told.senders,
             traces=told.traces,
             trust=told.trust,
         )

@@ -136,8 +136,10 @@ def _understand(sources: Sequence[str], texts: Sequence[str], answer: Answer) ->
 def _events_of(delivery: Delivery) -> list[Event]:
     """The events; none is trusted further than the file that carries it."""
     message = MessagePayload.model_validate(delivery.payload)
+    lent = delivery.trust
     return [
-        event.model_copy(update={"trust": least((event.trust, delivery.trust))}) for event in message.events
+        event if event.trust == lent else event.model_copy(update={"trust": least((event.trust, lent))})
+        for event in message.events
     ]
 
 
@@ -148,6 +150,7 @@ def _announce(
     worn = [delivery.envelope for delivery in deliveries if delivery.envelope is not None]
     messages = [event for event in events if event.is_message]
     trust = least(event.trust for event in events)
+    senders = dict.fromkeys(event.from_ for event in reversed(messages))
     payload = PassagePayload(
         message_ids=tuple(envelope.id for envelope in worn),
         passage_id=passage_id,
@@ -158,7 +161,8 @@ def _announce(
         session_key=worn[-1].session_key if worn else events[-1].session,
         channel=(messages or events)[-1].channel,
         traces=tuple(dict.fromkeys(event.trace_id for event in events if event.trace_id)),
-        to=messages[-1].from_ if messages else None,
+        to=next(iter(senders), None),
+        senders=tuple(reversed(senders)),
         trust=trust,
     )
     return Emit(

@@ -46,7 +46,8 @@ class CommandDispatcher(Node):
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             return Outcome.of(DeadLetter("invalid", f"no act_ payload: {where}: {first['msg']}"))
-        order = order.model_copy(update={"trust": least((order.trust, delivery.trust))})
+        if order.trust != delivery.trust:
+            order = order.model_copy(update={"trust": least((order.trust, delivery.trust))})
         if delivery.origin == "dropped":
             return self._foreign(delivery, order)
         if self._expired(delivery):

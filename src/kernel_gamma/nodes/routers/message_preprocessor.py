@@ -54,10 +54,13 @@ class MessagePreprocessor(Node):
         self.batch = BatchRule(max_count=_MOST)
         self._trust_of = trust_lookup(trust.owner, trust.known, trust.web)
         self._dedupe_hours = ports.settings.inbox.dedupe_hours
+        self._asked: tuple[Delivery | None, str] = (None, "")
 
     def order_by(self, delivery: Delivery) -> str:
         """The session of the first event: an unreadable file has none and waits for nobody."""
-        return session_of(delivery.document)
+        if self._asked[0] is not delivery:  # batch_by asks again at once
+            self._asked = (delivery, session_of(delivery.document))
+        return self._asked[1]
 
     async def handle(self, batch: Batch) -> Outcome:
         found = _Gathered()
