@@ -11,6 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
+from tests.fakes import World
+
 from kernel_gamma.bus.event_bus import BusPorts, FileEventBus
 from kernel_gamma.bus.journal import LedgerJournal
 from kernel_gamma.bus.ledger import Ledger
@@ -26,8 +28,6 @@ from kernel_gamma.rhythm.ids import UlidIds
 from kernel_gamma.self_stream.pages import PageFiles
 from kernel_gamma.settings import Settings
 from kernel_gamma.topology import Declared, NodeSpec
-
-from tests.fakes import World
 
 Handler = Callable[[Node, Batch], Awaitable[Outcome]]
 

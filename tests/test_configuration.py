@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -119,6 +120,8 @@ def test_an_unquoted_date_is_text(home: Path) -> None:
         ("bus:\n  window: 1\n  window: 2", "line 3", "window stands here a second time", ""),
         ("mind: main\n  bus: {", "line 2", "", ""),
         ("7: a", "line 1", "7 is no name", ""),
+        ("Bus: {window: 1}", "Bus", "unknown key", ""),
+        ("bus: {Window: 1}", "bus.Window", "unknown key", "did you mean bus.window?"),
         ("just words", "file", "must hold sections", ""),
         ("- a\n- b", "file", "must hold sections", ""),
     ],
@@ -226,6 +229,21 @@ def test_a_wrong_value_names_the_variable(home: Path) -> None:
     assert 'is "none"' in error.problem
     zone = refusal(home, {"KGAMMA_CLOCK__ZONE": "Mars/Olympus"})
     assert (zone.file, zone.key) == ("environment variable KGAMMA_CLOCK__ZONE", "clock.zone")
+
+
+def test_the_process_itself_is_not_asked(home: Path) -> None:
+    """Only the mapping that was handed in counts: two minds of one process may differ."""
+    os.environ["KGAMMA_MIND"] = "somebody"
+    try:
+        assert load_settings(home, {}).mind == "main"
+        assert load_settings(home, {"KGAMMA_MIND": "luna"}).mind == "luna"
+    finally:
+        del os.environ["KGAMMA_MIND"]
+
+
+def test_null_is_a_name_where_nothing_is_no_choice(home: Path) -> None:
+    settings = load_settings(home, {"KGAMMA_MIND": "null", "KGAMMA_MODEL__QUALITY__BASE_URL": "null"})
+    assert (settings.mind, settings.model.quality.base_url) == ("null", None)
 
 
 def test_a_variable_over_a_broken_section_tells_of_the_section(home: Path) -> None:

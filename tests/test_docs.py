@@ -15,7 +15,6 @@ import importlib
 import json
 import os
 import re
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -179,8 +178,8 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
 
 
 def pages_with_commands() -> list[Path]:
-    """All but the readme, which has a test of its own, and its Chinese twin, which has the same commands."""
-    others = [page for page in PAGES if page not in (README, README_ZH)]
+    """All but those with a test of their own, and the Chinese readme, which has the same commands."""
+    others = [page for page in PAGES if page not in (README, README_ZH, WRITING_NODES)]
     return [page for page in others if any(not block.not_run for block in blocks_of(page, "sh"))]
 
 
@@ -216,19 +215,20 @@ def test_every_command_of_the_readme_runs_and_leaves_what_it_promises(follower: 
 # The node of writing-nodes.md
 
 
-def guests_of(follower: Follower) -> tuple[int, int]:
-    """How often the page tells of alice, and how often the bell was rung."""
+def guests_of(follower: Follower, name: str) -> tuple[int, int]:
+    """How often the page tells of somebody, and how often the bell was rung for them."""
     data = follower.home / "data/kernel"
     page = data / "self/memories/guests.md"
-    told = page.read_text().count("alice came to see me.") if page.exists() else 0
-    return told, len(list((data / "outbox/bell").glob("out_*.json")))
+    told = page.read_text().count(f"{name} came to see me.") if page.exists() else 0
+    rung = [json.loads(file.read_text()) for file in (data / "outbox/bell").glob("out_*.json")]
+    return told, sum(document["payload"]["text"] == name for document in rung)
 
 
 def open_commits(follower: Follower, node: str) -> int:
     """Commits of a node that are in the ledger and not carried out."""
-    with sqlite3.connect(follower.home / "data/kernel/ledger.db") as ledger:
-        query = "SELECT count(*) FROM commits WHERE node = ? AND applied = 0"
-        found = ledger.execute(query, (node,)).fetchone()[0]
+    ledger = sqlite3.connect(follower.home / "data/kernel/ledger.db")
+    query = "SELECT count(*) FROM commits WHERE node = ? AND applied = 0"
+    found = ledger.execute(query, (node,)).fetchone()[0]
     ledger.close()
     return int(found)
 
@@ -239,17 +239,15 @@ def test_the_printed_node_is_twenty_lines() -> None:
     assert len(body) <= 20
 
 
-def test_the_printed_node_does_what_the_page_says(follower: Follower) -> None:
-    follower.prepare(WRITING_NODES)
-    assert follower.kgamma("say", "Anybody home?", "--from", "alice").returncode == 0
-    done = follower.kgamma("run", "--once")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert guests_of(follower) == (1, 1)
+def test_the_printed_node_does_what_the_page_says_also_when_it_is_killed(follower: Follower) -> None:
+    printed = follow(follower, WRITING_NODES)
+    assert "killed, as asked" in printed
+    assert guests_of(follower, "alice") == (1, 1)
+    assert guests_of(follower, "bob") == (1, 1)
 
 
-def test_the_printed_node_acts_once_however_often_its_commit_is_cut_short(tmp_path: Path) -> None:
-    caught = 0
-    for count in range(1, 5):
+def test_the_printed_node_acts_once_when_its_commit_was_cut_short(tmp_path: Path) -> None:
+    for count in range(4, 20):  # the first ones are those of the start and of other nodes
         folder = tmp_path / str(count)
         folder.mkdir()
         follower = Follower(folder)
@@ -258,12 +256,11 @@ def test_the_printed_node_acts_once_however_often_its_commit_is_cut_short(tmp_pa
         killing = {"KGAMMA_DEBUG__ENABLED": "true", "KGAMMA_DEBUG__KILL_AT": f"commit.recorded:{count}"}
         assert follower.kgamma("run", "--once", **killing).returncode == -signal.SIGKILL
         if open_commits(follower, "guest_book"):
-            assert guests_of(follower) == (0, 0)
-            caught += 1
-        done = follower.kgamma("run", "--once")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert guests_of(follower) == (1, 1), f"killed at commit.recorded:{count}"
-    assert caught, "no kill fell between the node's decision and its effects"
+            break
+    assert guests_of(follower, "alice") == (0, 0)
+    done = follower.kgamma("run", "--once")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert guests_of(follower, "alice") == (1, 1)
 
 
 def test_the_printed_test_passes(tmp_path: Path) -> None:
@@ -358,8 +355,7 @@ def test_the_page_of_settings_is_what_settings_py_says() -> None:
 
 
 def test_every_setting_is_explained() -> None:
-    unexplained = [setting.key for setting in describe_settings() if not setting.sentence]
-    assert unexplained == []
+    assert [setting.key for setting in describe_settings() if not setting.sentence] == []
 
 
 def test_settings_that_pages_name_exist() -> None:
@@ -470,10 +466,9 @@ def test_both_readmes_say_the_same() -> None:
 
 def glossary() -> list[list[str]]:
     """Rows of the glossary: word, 中文, meaning, in code, not."""
-    rows = re.findall(r"^\| (.+) \|$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
-    return [
-        [cell.strip() for cell in row.split(" | ")] for row in rows if not row.startswith(("word ", "---"))
-    ]
+    lines = (DOCS / "glossary.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line.startswith("| ")]
+    return [row for row in rows if row[0] != "word"]
 
 
 def test_every_word_of_the_glossary_is_used() -> None:
@@ -503,6 +498,4 @@ def test_names_the_glossary_gives_stand_in_the_code() -> None:
 
 def test_the_license_is_whole() -> None:
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
-    assert "Apache License" in text
-    assert "END OF TERMS AND CONDITIONS" in text
-    assert shutil.which("bash"), "the commands of the docs are run by bash"
+    assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text

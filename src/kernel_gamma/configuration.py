@@ -26,13 +26,8 @@ from dotenv.parser import parse_stream
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, SettingsConfigDict
+from pydantic_settings import PydanticBaseSettingsSource as Source
 
 import kernel_gamma
 from kernel_gamma import settings as settings_module
@@ -129,17 +124,16 @@ def load_settings(home: Path, environ: Mapping[str, str]) -> Settings:
 
     Raises SettingsError for the first problem; its text names all of them.
     """
-    path = Home(home).settings_file
-    written = read_yaml(path)
+    written = read_yaml(path := Home(home).settings_file)
     origins = _Origins(path)
     variables = dict(origins.known(load_environment(home, environ), written))
+    handed_in: dict[str, Any] = {"written": written, "variables": variables}
     try:
-        gathered = _Gathered(written=written, variables=variables)
+        gathered = _Gathered(**handed_in)
     except ValidationError as error:
         origins.problems += map(origins.explain, error.errors(include_url=False))
         raise _all_in_one(origins.problems) from None
-    settings = Settings(**dict(gathered))
-    origins.problems += _cross_checks(settings, origins)
+    origins.problems += _cross_checks(settings := Settings(**dict(gathered)), origins)
     if origins.problems:
         raise _all_in_one(origins.problems)
     return settings
@@ -228,11 +222,9 @@ def read_yaml(path: Path) -> dict[str, Json]:
         raise SettingsError(str(path), line, error.problem or "is no YAML", "mend that line") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise SettingsError(str(path), "file", f"is no YAML: {error}") from None
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
+    if found is not None and not isinstance(found, dict):
         raise SettingsError(str(path), "file", "must hold sections", "write `bus:` and its keys below it")
-    return found
+    return found or {}
 
 
 # The sources of settings
@@ -242,19 +234,22 @@ class _Gathered(BaseSettings, Settings):
     """Settings as they are gathered: variables first, then the file, then the defaults."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", nested_model_default_partial_update=True
+        case_sensitive=True,
+        env_prefix=PREFIX.lower(),
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
     )
 
     @classmethod
     def settings_customise_sources(
         cls,
         settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Nothing is read from the process itself: what there is was handed in as `written`, `variables`."""
+        init_settings: Source,
+        env_settings: Source,
+        dotenv_settings: Source,
+        file_secret_settings: Source,
+    ) -> tuple[Source, ...]:
+        """Nothing is read from the process itself: what there is was handed in."""
         given = init_settings()
         written = _said(given["written"], Settings())
         return _Variables(settings_cls, given["variables"]), InitSettingsSource(settings_cls, written)
@@ -300,9 +295,7 @@ class _Origins:
         self._path = path
         self._variables: dict[str, str] = {}
 
-    def known(
-        self, environ: Mapping[str, str], written: Mapping[str, Json]
-    ) -> Iterator[tuple[str, str | None]]:
+    def known(self, environ: Mapping[str, str], written: Mapping[str, Json]) -> Iterator[tuple[str, Any]]:
         """The variables that set something; an unknown one is a problem, an empty one is as good as none."""
         for variable, value in environ.items():
             if not variable.startswith(PREFIX) or variable == HOME_VARIABLE:
@@ -383,15 +376,12 @@ def _annotation_at(parts: list[str]) -> Any:
     return annotation if model is None else None
 
 
-def _is_broken(written: Mapping[str, Json], parts: list[str]) -> bool:
+def _is_broken(written: Json, parts: list[str]) -> bool:
     """Whether the file holds something else where the sections of a variable belong: that is told instead."""
-    section: Json = written
     for part in parts[:-1]:
-        section = section.get(part)
-        if section is None:
-            return False
-        if not isinstance(section, dict):
-            return True
+        written = written.get(part)
+        if not isinstance(written, dict):
+            return written is not None
     return False
 
 
@@ -413,16 +403,18 @@ def _cross_checks(settings: Settings, origins: _Origins) -> Iterator[SettingsErr
     if not clock.trial:
         for key in ("start", "rate"):
             if getattr(clock, key) != ClockSettings.model_fields[key].default:
-                mend = "set clock.trial: true, or remove it"
-                yield origins.error(f"clock.{key}", "is for trials only", mend)
+                yield origins.error(
+                    f"clock.{key}", "is for trials only", "set clock.trial: true, or remove it"
+                )
     if clock.start is not None and not _is_moment(clock.start):
         mend = "write it like 2026-11-30T08:00:00+08:00"
         yield origins.error("clock.start", f"is no RFC 3339 time: {clock.start}", mend)
     if debug.kill_at is None:
         return
     if not debug.enabled:
-        mend = "set debug.enabled: true, or remove it"
-        yield origins.error("debug.kill_at", "is for crash tests only", mend)
+        yield origins.error(
+            "debug.kill_at", "is for crash tests only", "set debug.enabled: true, or remove it"
+        )
     if not re.fullmatch(r"[^:\s]+(:[1-9]\d*)?", debug.kill_at):
         yield origins.error("debug.kill_at", f"must be `step` or `step:n`, is {debug.kill_at}")
 
@@ -446,10 +438,9 @@ def _is_moment(text: str) -> bool:
 
 
 def _shipped_files(source: Path) -> list[Path]:
-    folders = (source / "config", source / "prompts")
-    found = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
-    shipped = [*found, source / "data" / "README.md"]
-    return [file for file in shipped if not _is_hidden(file.relative_to(source))]
+    found = [*sorted((source / "config").rglob("*")), *sorted((source / "prompts").rglob("*"))]
+    found = [file for file in found if file.is_file() and not _is_hidden(file.relative_to(source))]
+    return [*found, source / "data" / "README.md"]
 
 
 def _is_hidden(path: Path) -> bool:
@@ -479,11 +470,8 @@ def _describe(
         if isinstance(default, BaseModel):
             yield from _describe(type(default), f"{prefix}{name}.", sentences, default)
             continue
-        sentence = next(
-            (sentences[kind.__name__, name] for kind in model.__mro__ if (kind.__name__, name) in sentences),
-            "",
-        )
-        yield SettingDoc(prefix + name, _type_words(field), json.dumps(default), sentence)
+        said = (sentences.get((kind.__name__, name)) for kind in model.__mro__)
+        yield SettingDoc(prefix + name, _type_words(field), json.dumps(default), next(filter(None, said), ""))
 
 
 _TYPE_WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null"}
@@ -493,13 +481,8 @@ _BOUNDS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
 def _type_words(field: FieldInfo) -> str:
     metadata = [*field.metadata]
     words = _words_of(field.annotation, metadata)
-    bounds = [
-        f"{sign} {getattr(rule, name):g}"
-        for rule in metadata
-        for name, sign in _BOUNDS
-        if hasattr(rule, name)
-    ]
-    return " ".join([words, *bounds])
+    found = ((rule, name, sign) for rule in metadata for name, sign in _BOUNDS if hasattr(rule, name))
+    return " ".join([words, *(f"{sign} {getattr(rule, name):g}" for rule, name, sign in found)])
 
 
 def _words_of(annotation: Any, metadata: list[Any]) -> str:

@@ -13,66 +13,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import filelock
 import structlog
 
+from kernel_gamma.bus.lock import hold, let_go
 from kernel_gamma.bus.subscription import Observer
 from kernel_gamma.configuration import Home, load_environment, load_settings
 from kernel_gamma.contracts.ports import Model
-from kernel_gamma.errors import KernelError
 from kernel_gamma.mind import Mind
 from kernel_gamma.settings import LogSettings, Settings
 
-__all__ = ["EXIT_FAILED", "EXIT_HELD", "EXIT_OK", "Held", "hold", "holder", "run_daemon"]
+__all__ = ["EXIT_FAILED", "EXIT_HELD", "EXIT_OK", "run_daemon"]
 
 EXIT_OK, EXIT_FAILED, EXIT_HELD = 0, 1, 3
 
-LOCK_FILE = "daemon.lock"
-HOLDER_FILE = "daemon.json"
-_LOCK_WAIT_SEC = 0.3
-
 log = structlog.get_logger(__name__)
-
-
-class Held(KernelError):
-    """Another daemon holds the mind; `str()` says who."""
-
-
-def hold(data: Path) -> filelock.FileLock:
-    """Lock the data directory for this process. The lock file is never removed; the pid is information only.
-
-    Raises Held when another process has it.
-    """
-    data.mkdir(parents=True, exist_ok=True)
-    # Somebody who only asks for the holder has the lock for an instant.
-    lock = filelock.FileLock(data / LOCK_FILE, timeout=_LOCK_WAIT_SEC)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        who = holder(data)
-        whom = f"process {who['pid']}" if who else "another process"
-        raise Held(
-            f"{data}: this mind is held by {whom}; stop it first (kgamma status tells more)"
-        ) from error
-    (data / HOLDER_FILE).write_text(json.dumps({"pid": os.getpid()}) + "\n")
-    return lock
-
-
-def holder(data: Path) -> dict[str, Any] | None:
-    """Who holds the mind right now; None if nobody does."""
-    if not (data / LOCK_FILE).exists():
-        return None
-    lock = filelock.FileLock(data / LOCK_FILE, timeout=0)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
-        try:
-            found: dict[str, Any] = json.loads((data / HOLDER_FILE).read_text())
-        except (OSError, ValueError):
-            return {"pid": None}
-        return found
-    lock.release()
-    return None
 
 
 def set_up_logging(data: Path, settings: LogSettings) -> None:
@@ -144,9 +98,7 @@ async def run_daemon(
             home, settings, environ, once=once, observe=observe, model=model, on_ready=on_ready
         )
     finally:
-        with suppress(OSError):
-            (data / HOLDER_FILE).unlink()
-        lock.release()
+        let_go(data, lock)
 
 
 async def _live(

@@ -191,11 +191,12 @@ class Mind:
     async def stop(self) -> None:
         """Stop taking, let running handlers finish within the grace, commit them, close everything."""
         await self._circuit.stop(self.settings.shutdown_grace_sec)
+        watcher = self.bus.watcher_state
         await self.bus.stop()
         if self._status_timer is not None:
             self._status_timer.cancel()
         if not self._fenced:
-            self._write_status(running=False)
+            self._write_status(running=False, watcher=watcher)
         self._inquiries.close()
         self._ledger.close()
         close = getattr(self.model, "aclose", None)
@@ -271,7 +272,10 @@ class Mind:
         if what == "committed":
             self._remember_changes(details["commit"])
         if self._observer is not None:
-            self._observer(what, details)
+            try:
+                self._observer(what, details)
+            except Exception:
+                log.exception("whoever looks on failed", what=what)
         if self._status_timer is None:
             loop = asyncio.get_running_loop()
             self._status_timer = loop.call_later(_STATUS_EVERY_SEC, self._write_status)
@@ -282,9 +286,9 @@ class Mind:
         if pages:
             self.self_log.refresh(pages)
 
-    def status(self) -> dict[str, Json]:
+    def status(self, watcher: tuple[str, str] | None = None) -> dict[str, Json]:
         """What only the running process knows; the rest of `kgamma status` is read from files."""
-        mode, reason = self.bus.watcher_state
+        mode, reason = watcher or self.bus.watcher_state
         model = getattr(self.model, "status", None)
         return {
             "pid": os.getpid(),
@@ -298,9 +302,9 @@ class Mind:
             "durability": self.settings.bus.durability,
         }
 
-    def _write_status(self, *, running: bool = True) -> None:
+    def _write_status(self, *, running: bool = True, watcher: tuple[str, str] | None = None) -> None:
         self._status_timer = None
-        document = {**self.status(), "running": running}
+        document = {**self.status(watcher), "running": running}
         directory, _, name = STATUS_FILE.rpartition("/")
         try:
             try:

@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness import QUICK, Rig, SteppedClock, drop, forward, node_class, tell
 
+from kernel_gamma.bus.lock import Held, hold, holder
 from kernel_gamma.configuration import lay_out
 from kernel_gamma.contracts.effects import Append, Batch, Emit, Outcome, Replace
-from kernel_gamma.daemon import Held, hold, holder
 from kernel_gamma.errors import Fenced, SettingsError, Stop
 from kernel_gamma.mind import Mind
 from kernel_gamma.nodes.base import Node
 from kernel_gamma.settings import Settings
-
-from tests.harness import QUICK, Rig, SteppedClock, drop, forward, node_class, tell
 
 ROOT = Path(__file__).parents[2]
 VICTIM = Path(__file__).parents[1] / "conformance/victim.py"
@@ -106,7 +105,7 @@ def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path) -> None:
 def test_B21_the_lock_file_is_never_removed_and_excludes(tmp_path: Path) -> None:
     lock = hold(tmp_path)
     inode = (tmp_path / "daemon.lock").stat().st_ino
-    script = "import sys; from pathlib import Path; from kernel_gamma.daemon import hold; hold(Path(sys.argv[1]))"
+    script = "import sys; from pathlib import Path; from kernel_gamma.bus.lock import hold; hold(Path(sys.argv[1]))"
     other = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True)
     assert other.returncode != 0
     assert f"process {os.getpid()}" in other.stderr
@@ -381,10 +380,10 @@ async def test_a_usurped_bus_stops_accepting_and_says_so(tmp_path: Path) -> None
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Four megabytes of their own."""
+    """A file system of 32 megabytes."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]).returncode:
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk]).returncode:
         pytest.skip("no file system can be mounted here")
     yield disk
     subprocess.run(["umount", "-l", disk], check=True)
@@ -393,7 +392,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def fill(disk: Path) -> Path:
     ballast = disk / "ballast"
     with ballast.open("ab", buffering=0) as file:
-        for size in (65_536, 4096, 1):
+        for size in (1_048_576, 4096, 1):
             try:
                 while True:
                     file.write(b"x" * size)
@@ -446,24 +445,25 @@ async def test_a_mind_on_a_full_disk_says_so_in_its_status(small_disk: Path) -> 
     mind = Mind(home, settings, {})
     await mind.start()
     running = asyncio.create_task(mind.run())
-    pending = home / "data/kernel/inbox/pending"
-    dropped = [drop(mind.data, f"{n}.tmp", {"text": "x" * 3000, "from": str(n)}) for n in range(30)]
-    ballast = fill(small_disk)
-    for path in dropped:
-        path.rename(path.with_suffix(".json"))
-    status = home / "data/kernel/metrics/status.json"
-    async with asyncio.timeout(20):
-        assert "space" in await mind.drained()
-        while not json.loads(status.read_bytes())["stalled"]:
-            await asyncio.sleep(0.05)
-    ballast.unlink()
-    async with asyncio.timeout(30):
-        while await mind.drained():
-            await asyncio.sleep(0.1)
-    await mind.stop()
-    await running
-    assert not list(pending.glob("*.json"))
-    assert len(list((pending / "done").glob("*/*"))) == 30
+    try:
+        dropped = [drop(mind.data, f"{n}.tmp", {"text": "x" * 3000, "from": str(n)}) for n in range(30)]
+        ballast = fill(small_disk)
+        for path in dropped:
+            path.rename(path.with_suffix(".json"))
+        status = mind.data / "metrics/status.json"
+        async with asyncio.timeout(20):
+            assert "space" in await mind.drained()
+            while not json.loads(status.read_bytes())["stalled"]:
+                await asyncio.sleep(0.05)
+        ballast.unlink()
+        async with asyncio.timeout(30):
+            while await mind.drained():
+                await asyncio.sleep(0.1)
+    finally:
+        await mind.stop()
+        await running
+    assert not list((mind.data / "inbox/pending").glob("*.json"))
+    assert len(list((mind.data / "inbox/pending/done").glob("*/*"))) == 30
 
 
 def test_a_start_on_a_full_disk_is_refused_with_one_line_and_keeps_the_ledger(small_disk: Path) -> None:

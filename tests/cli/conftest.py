@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from kernel_gamma.bus.lock import holder
 from kernel_gamma.cli import app
 from kernel_gamma.configuration import lay_out
-from kernel_gamma.daemon import holder
 
 QUICK: Mapping[str, str] = {
     "KGAMMA_BUS__SETTLE_SEC": "0.05",

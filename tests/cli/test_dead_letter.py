@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from typing import Any
 
 NOT_UTF8 = os.fsdecode(b"b\xffd.json")
@@ -69,13 +68,32 @@ def test_a_name_that_is_taken_meanwhile_is_not_overwritten(kgamma: Any) -> None:
     assert (kgamma.data / "inbox/pending/a.json").read_bytes() == b'{"text": "new"}'
 
 
-def test_a_queue_file_gets_a_new_name_of_its_kind(kgamma: Any) -> None:
-    old = "msg_01M8Q4BMBSE3RV5ERF2ZSZ07N8.json"
-    set_aside(kgamma, "2026-11-30", old, b"{}", f"pipeline/message_queue/{old}")
-    path = json.loads(kgamma("dead-letter", "retry", old, "--json").stdout)["path"]
-    assert re.fullmatch(r"pipeline/message_queue/msg_[0-9A-Z]{26}\.json", path)
-    assert not path.endswith(old)
-    assert (kgamma.data / path).exists()
+BROKEN_NODE = """
+from kernel_gamma.contracts.effects import Outcome
+from kernel_gamma.errors import Poison
+from kernel_gamma.nodes.agents.externalizer import Externalizer
+
+class Broken(Externalizer):
+    async def handle(self, batch):
+        raise Poison("it cannot be translated today")
+"""
+
+
+def test_a_queue_file_of_the_mind_is_its_own_again_when_it_is_put_back(kgamma: Any) -> None:
+    topology = kgamma.home / "config/topology.yaml"
+    whole = topology.read_text()
+    (kgamma.home / "my_nodes.py").write_text(BROKEN_NODE)
+    topology.write_text(whole.replace("class: Externalizer", "class: my_nodes:Broken"))
+    kgamma.drop("a.json", b'{"text": "hello", "from": "alice"}')
+    assert kgamma.process("run", "--once").returncode == 0
+    (letter,) = letters(kgamma)
+    assert letter["path"].startswith("pipeline/internalized/int_")
+    topology.write_text(whole)
+    assert f"is back in {letter['path']}" in kgamma("dead-letter", "retry", letter["name"]).stdout
+    assert kgamma.process("run", "--once").returncode == 0
+    assert letters(kgamma) == []
+    (reply,) = (kgamma.data / "outbox/console").glob("out_*.json")
+    assert json.loads(reply.read_text())["payload"]["to"] == "alice"
 
 
 def test_a_running_mind_takes_it_again(awake: Any) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.harness import Rig, node_class, text_of
+
 from kernel_gamma.contracts.effects import Batch, Outcome
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.nodes.base import Node
-
-from tests.harness import Rig, node_class, text_of
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.conformance.subject import Subject, Subscribing
 
 from kernel_gamma.contracts.effects import Append, Batch, DeadLetter, Emit, Finish, Outcome, RetryLater
 from kernel_gamma.errors import Fenced, ModelDown, Poison, Retry, Unusable
 from kernel_gamma.rhythm.clock import SystemClock
-
-from tests.conformance.subject import Subject, Subscribing
 
 ONE: Mapping[str, Subscribing] = {"a": Subscribing()}
 TWO: Mapping[str, Subscribing] = {"a": Subscribing(), "b": Subscribing()}

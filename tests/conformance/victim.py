@@ -8,10 +8,10 @@ import os
 import signal
 from pathlib import Path
 
+from tests.harness import Rig, node_class
+
 from kernel_gamma.contracts.effects import Append, Batch, Emit, Outcome
 from kernel_gamma.nodes.base import Node
-
-from tests.harness import Rig, node_class
 
 
 async def handle(node: Node, batch: Batch) -> Outcome:

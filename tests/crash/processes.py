@@ -15,7 +15,7 @@ from typing import Self
 
 from kernel_gamma.configuration import lay_out
 
-__all__ = ["Daemon", "Nursery", "QUICK", "make_home"]
+__all__ = ["QUICK", "Daemon", "Nursery", "make_home"]
 
 RUNNER = Path(__file__).with_name("runner.py")
 

@@ -9,6 +9,7 @@ a forked process that has everything imported already. Answers `{"pid"}` when it
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -20,10 +21,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kernel_gamma.configuration import load_environment, load_settings
 from kernel_gamma.daemon import run_daemon
-from kernel_gamma.model import openai_client
 from kernel_gamma.model.gateway import ModelGateway
+from kernel_gamma.model.openai_client import OpenAIClient
 from kernel_gamma.model.tokens import Tokens
 from kernel_gamma.rhythm.clock import clock_for
+from kernel_gamma.settings import ClockSettings
 
 __all__ = ["main"]
 
@@ -59,7 +61,9 @@ def main() -> int:
         return asyncio.run(run_daemon(Path(sys.argv[1]), dict(os.environ), once="--once" in sys.argv))
     tokens = Tokens()
     tokens.load()
-    assert openai_client  # imported now, so that no child must
+    # The SDK imports its larger half when its first client is made: here, so that no child must.
+    OpenAIClient("http://127.0.0.1:9/v1", "none", now=clock_for(ClockSettings()).now)
+    gc.freeze()
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()

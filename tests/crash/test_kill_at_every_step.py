@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from kernel_gamma.bus.steps import STEPS
 from tests.crash.accounting import PLACES, Account, read_ledger, read_log, where_files_are
 from tests.crash.dropping import Dropper
 from tests.crash.processes import Nursery, make_home
 from tests.crash.workload import Script, expect, furnish, read_presses
 from tests.scripted_server import ScriptedServer
+
+from kernel_gamma.bus.steps import STEPS
 
 PAGE = Path(__file__).parents[2] / "docs/crash-matrix.md"
 LANES = 2

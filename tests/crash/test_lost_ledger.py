@@ -7,7 +7,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-
 from tests.crash.accounting import Account, read_json, read_log, where_files_are
 from tests.crash.dropping import Dropper
 from tests.crash.processes import Nursery, make_home

@@ -13,7 +13,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-
 from tests.crash.accounting import Account, read_ledger
 from tests.crash.dropping import Dropper
 from tests.crash.processes import Nursery, make_home

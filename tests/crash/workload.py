@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kernel_gamma.contracts.envelope import Json
 from tests.crash.accounting import Account
 from tests.crash.dropping import Dropper
 from tests.scripted_server import Answer, ParsedRequest
+
+from kernel_gamma.contracts.envelope import Json
 
 __all__ = ["OLD_STATE", "WAVES", "Script", "expect", "furnish", "narrate", "read_presses", "translate"]
 

@@ -110,15 +110,14 @@ class _Flat:
     """Sees at once that arguments fit a plain schema. What it does not see, the validator decides."""
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
-        properties = schema.get("properties")
+        properties: Json = schema.get("properties", ())
         self._kinds: dict[str, type] = {}
         self._required: tuple[str, ...] = tuple(schema.get("required", ()))
         self._is_plain = isinstance(properties, dict) and schema.keys() <= _PLAIN
-        if self._is_plain:
-            for name, rule in properties.items():
-                kind = rule.get("type") if isinstance(rule, dict) and rule.keys() <= _TYPE_ONLY else None
-                if isinstance(kind, str) and kind in _KINDS:
-                    self._kinds[name] = _KINDS[kind]
+        for name, rule in properties.items() if isinstance(properties, dict) else ():
+            kind = rule.get("type") if isinstance(rule, dict) and rule.keys() <= _TYPE_ONLY else None
+            if isinstance(kind, str) and kind in _KINDS:
+                self._kinds[name] = _KINDS[kind]
 
     def fits(self, arguments: Mapping[str, Json]) -> bool:
         """True: they are valid. False: they may be, or not."""

@@ -16,7 +16,7 @@ from kernel_gamma.bus.folders import INBOX, TAKEN, shown
 from kernel_gamma.bus.intake import Arrival, Intake, Refusal
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.reading import KEEP_BYTES, Reader, envelope_of
-from kernel_gamma.bus.records import Books, Committed, Departure
+from kernel_gamma.bus.records import Accepted, Books, Committed, Departure
 from kernel_gamma.bus.subscription import Observer, QueuedFile, Subscription, departure
 from kernel_gamma.contracts.effects import Delivery
 from kernel_gamma.contracts.envelope import Json
@@ -112,9 +112,9 @@ class Acceptance:
 
         held_up: list[tuple[Departure, OSError]] = []
 
-        def after(files: list[tuple[Departure, tuple[str, ...]]]) -> None:
+        def after(accepted: list[Accepted]) -> None:
             self._ports.step("accept.recorded")
-            for file, _ in files:
+            for file in (a.file for a in accepted):
                 try:
                     intact[file.seq] = self._take(file, by_name[file.name].sign)
                 except OSError as error:
@@ -122,15 +122,15 @@ class Acceptance:
                     held_up.append((file, error))
             self._ports.step("accept.renamed")
             if self._ports.full:
-                self._make_durable(directory, [file for file, _ in files])
+                self._make_durable(directory, [a.file for a in accepted])
 
         accepted = await self._ports.disk.attempt(record, after=after)
         if held_up:
             await self._rename_later(held_up)
-        for file, nodes in accepted:
-            arrival = by_name[file.name]
-            document = arrival.document if intact[file.seq] else None
-            await self._offer(file, nodes, document, size=arrival.sign.size, now=now)
+        for item in accepted:
+            arrival = by_name[item.file.name]
+            document = arrival.document if intact[item.file.seq] else None
+            await self._offer(item, document, size=arrival.sign.size, now=now)
 
     async def _rename_later(self, held_up: list[tuple[Departure, OSError]]) -> None:
         """They are in the books and must be renamed: the mind waits until it can be done."""
@@ -163,17 +163,17 @@ class Acceptance:
         except OSError as error:  # they are accepted all the same: what failed is the disk
             log.error("accepted files could not be synced", error=describe(error), files=len(files))
 
-    async def _offer(
-        self, file: Departure, nodes: tuple[str, ...], document: Json, *, size: int, now: datetime
-    ) -> None:
+    async def _offer(self, accepted: Accepted, document: Json, *, size: int, now: datetime) -> None:
+        file, nodes = accepted.file, accepted.nodes
         delivery = Delivery(
             seq=file.seq,
             queue=file.queue,
             name=file.name,
-            origin="dropped",
+            origin=file.origin,
             document=document,
             accepted_at=now,
-            envelope=envelope_of(document) if file.queue != INBOX else None,
+            envelope=envelope_of(document) if file.queue != INBOX or file.origin == "bus" else None,
+            trust=accepted.trust,
         )
         queued = QueuedFile(delivery, file.path, None, sole=len(nodes) == 1, large=size > KEEP_BYTES)
         if document is None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Literal
 
 from kernel_gamma.bus.files import free_name
 from kernel_gamma.bus.folders import ACKS, DEAD_LETTER, INBOX, NAME_MAX, fitting_name
@@ -16,9 +17,10 @@ from kernel_gamma.bus.plan import Operation, Plan, PlannedEmit, Verdict, encode,
 from kernel_gamma.contracts.effects import Batch, Delivery
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.ports import PageStore
+from kernel_gamma.contracts.trust import Trust
 from kernel_gamma.contracts.ulid import encode_ulid
 
-__all__ = ["Books", "Committed", "Departure", "NewFile"]
+__all__ = ["Accepted", "Books", "Committed", "Departure", "NewFile"]
 
 
 _SHAS = 2048
@@ -55,10 +57,20 @@ class Departure:
     name: str
     path: str
     """Where it stands now, relative to the data directory."""
-    origin: str
+    origin: Literal["bus", "dropped"]
     trace_id: str | None = None
     sole: bool = False
     """Only one node ever had it, so nobody else need be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A dropped file that is in the books."""
+
+    file: Departure
+    nodes: tuple[str, ...]
+    trust: Trust
+    """What it was trusted when the bus wrote it; `unknown` for what others drop."""
 
 
 class Books:
@@ -265,7 +277,7 @@ class Books:
 
     def record_accepted(
         self, ledger: Ledger, queue: str, names: Sequence[str], at: float, taken: str | None
-    ) -> list[tuple[Departure, tuple[str, ...]]]:
+    ) -> list[Accepted]:
         """Enter dropped files in order, with their names-to-be in `taken` (None: they stay in place).
 
         What the books know at its place already is no drop, however often it is noticed.
@@ -278,12 +290,20 @@ class Books:
             path = f"{queue}/{name}"
             if taken is not None:
                 path = f"{taken}/{os.fsdecode(fitting_name(b'%d_' % seq, os.fsencode(name)))}"
-            file = Departure(seq, queue, name, path, "dropped")
-            self._enter(ledger, file, at)
+            origin, trust = self._returned(ledger, queue, name)
+            file = Departure(seq, queue, name, path, origin)
+            self._enter(ledger, file, at, trust)
             for node in nodes:
                 ledger.run("add_delivery", node, seq)
-            accepted.append((file, nodes))
+            accepted.append(Accepted(file, nodes, trust))
         return accepted
+
+    def _returned(self, ledger: Ledger, queue: str, name: str) -> tuple[Literal["bus", "dropped"], Trust]:
+        """A file of ours that was set aside and has been put back is ours again, and trusted as it was."""
+        row = ledger.one("set_aside", os.fsencode(name), queue)
+        if row is None or os.path.lexists(os.path.join(self._root, row[1])):
+            return "dropped", "unknown"
+        return "bus", row[0]
 
     def stands(self, ledger: Ledger, queue: str, name: str) -> bool:
         """Whether the file at this place is in the books: written by the bus, or accepted where it lies."""
@@ -292,10 +312,10 @@ class Books:
         path = os.fsencode(f"{queue}/{name}")
         return ledger.one("standing_file", os.fsencode(name), queue, path) is not None
 
-    def _enter(self, ledger: Ledger, file: Departure, at: float) -> None:
+    def _enter(self, ledger: Ledger, file: Departure, at: float, trust: Trust = "unknown") -> None:
         ledger.run(
-            "add_file", file.seq, file.queue, os.fsencode(file.name), os.fsencode(file.path), "dropped",
-            "live", "unknown", None, None, None, at, None, None,
+            "add_file", file.seq, file.queue, os.fsencode(file.name), os.fsencode(file.path), file.origin,
+            "live", trust, None, None, None, at, None, None,
         )  # fmt: skip
 
     def record_refused(

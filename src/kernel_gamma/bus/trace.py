@@ -159,9 +159,10 @@ class _Walk:
 
     def named(self, asked: str) -> set[int]:
         """Files an id or a name stands for, without their kin."""
-        found = {row[0] for row in self._ledger.all("trace_files", asked, asked, asked, asked)}
-        if found:
-            return found
+        if asked.isprintable():  # ids are; a name of bytes that are no UTF-8 is not, nor can SQLite take it
+            found = {row[0] for row in self._ledger.all("trace_files", asked, asked, asked, asked)}
+            if found:
+                return found
         name = asked.rpartition("/")[2]
         for candidate in (name, f"{name}.json"):
             rows = self._ledger.all("trace_named", os.fsencode(candidate))
@@ -169,7 +170,9 @@ class _Walk:
                 return {row[0] for row in rows}
         # as it stands in the JSON list of a commit's outputs
         written = json.dumps("/" + name.removesuffix(".json") + ".json")[1:]
-        row = self._ledger.one("trace_passage", asked) or self._ledger.one("trace_output", written)
+        row = self._ledger.one("trace_output", written)
+        if row is None and asked.isprintable():
+            row = self._ledger.one("trace_passage", asked)
         return self._members(row[0]) if row else set()
 
     def around(self, named: set[int]) -> set[int]:

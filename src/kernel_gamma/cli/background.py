@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from kernel_gamma.bus.lock import holder
 from kernel_gamma.cli.terminal import Failed
 from kernel_gamma.configuration import Home
-from kernel_gamma.daemon import holder
 from kernel_gamma.settings import Settings
 
 __all__ = ["daemon_beside"]

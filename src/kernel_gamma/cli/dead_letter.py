@@ -13,7 +13,6 @@ from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.letters import Letter, find_letter, letters_in, send_back
 from kernel_gamma.cli.terminal import HomeOption, JsonOption, note, print_json, print_table, say
 from kernel_gamma.contracts.envelope import encode_document, rfc3339
-from kernel_gamma.rhythm.ids import UlidIds
 
 __all__ = ["app"]
 
@@ -68,7 +67,7 @@ def retry(name: NameArgument, home: HomeOption = None, as_json: JsonOption = Fal
     """Put a file back to where it came from, so that it is tried again."""
     place = open_place(home)
     letter = find_letter(place.data, name)
-    put_to = send_back(place.data, letter, UlidIds(place.clock))
+    put_to = send_back(place.data, letter)
     _log(place, letter, put_to)
     if as_json:
         print_json({"name": letter.name, "path": put_to, "running": is_running(place)})

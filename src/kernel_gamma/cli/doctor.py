@@ -7,9 +7,9 @@ import os
 import typer
 from rich.text import Text
 
+from kernel_gamma.bus.lock import holder
 from kernel_gamma.cli.home import find_home
 from kernel_gamma.cli.terminal import EXIT_FAILED, HomeOption, JsonOption, console, print_json, shown
-from kernel_gamma.daemon import holder
 from kernel_gamma.doctor import Finding, Level, examine
 
 __all__ = ["app"]

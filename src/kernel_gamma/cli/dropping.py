@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kernel_gamma.bus.folders import ACKS, INBOX, OUTBOX
+from kernel_gamma.bus.lock import holder
 from kernel_gamma.cli.home import Place
-from kernel_gamma.daemon import holder
 
 __all__ = ["Inbox", "Replies", "answers", "is_running"]
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernel_gamma.bus.files import free_name
-from kernel_gamma.bus.folders import DEAD_LETTER, INBOX
+from kernel_gamma.bus.folders import DEAD_LETTER
 from kernel_gamma.bus.records import reason_path
 from kernel_gamma.cli.terminal import Failed, shown
-from kernel_gamma.contracts.ports import Ids
 
 __all__ = ["Letter", "find_letter", "letters_in", "send_back"]
 
 _REASON = ".reason.json"
-_OWN_NAME = re.compile(r"(?P<prefix>[a-z]+)_[0-9A-HJKMNP-TV-Z]{26}(?:\.\d+)?\.json")
-"""Names the bus makes: such a name is never used twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +71,11 @@ def find_letter(data: Path, asked: str) -> Letter:
     return found[0]
 
 
-def send_back(data: Path, letter: Letter, ids: Ids) -> str:
+def send_back(data: Path, letter: Letter) -> str:
     """Move a letter back to where it came from; returns its new path relative to the data directory.
 
-    A dropped file gets its own name again, or a free one; a name the bus made is never used twice, so a
-    queue file gets a new one. The reason goes once the file stands. Raises Failed.
+    It gets its own name again, or a free one: by its name the bus knows a file that it wrote itself. The
+    reason goes once the file stands. Raises Failed.
     """
     directory, name = letter.origin
     if not directory or not name:
@@ -87,9 +83,6 @@ def send_back(data: Path, letter: Letter, ids: Ids) -> str:
     target_dir = data / directory
     if ".." in directory.split("/") or directory.startswith("/") or not target_dir.is_dir():
         raise Failed(f"{letter.name}: it came from {directory}, which is no queue of this mind")
-    own = _OWN_NAME.fullmatch(name)
-    if own is not None and directory != INBOX:
-        name = f"{ids.new(own['prefix'])}.json"
     target = _place(letter.path, target_dir, name)
     letter.reason_file.unlink(missing_ok=True)
     return f"{directory}/{target.name}"

@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from kernel_gamma.bus.folders import INBOX
+from kernel_gamma.bus.lock import Held
 from kernel_gamma.cli.home import Place, find_home, open_place
 from kernel_gamma.cli.live import LiveView
 from kernel_gamma.cli.terminal import EXIT_FAILED, EXIT_HELD, Failed, HomeOption, complain, say
 from kernel_gamma.configuration import Home, lay_out
-from kernel_gamma.daemon import Held, run_daemon
+from kernel_gamma.daemon import run_daemon
 from kernel_gamma.mind import Mind
 
 __all__ = ["app"]

@@ -12,11 +12,11 @@ from typing import Any
 import typer
 
 from kernel_gamma.bus.folders import DEAD_LETTER, INBOX, STATUS_FILE, TAKEN, directory_of
+from kernel_gamma.bus.lock import holder
 from kernel_gamma.bus.watcher import ignored
 from kernel_gamma.cli.home import Place, open_place, read_ledger
 from kernel_gamma.cli.letters import letters_in
 from kernel_gamma.cli.terminal import HomeOption, JsonOption, ago, print_json, print_table, say
-from kernel_gamma.daemon import holder
 from kernel_gamma.errors import SettingsError
 from kernel_gamma.model.roles import Roles
 from kernel_gamma.rhythm.clock import SystemClock

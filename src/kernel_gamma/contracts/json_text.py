@@ -109,7 +109,7 @@ def _parse(text: str) -> Json:
         if not text.strip("\0 \t\r\n"):
             detail = "the file holds NUL bytes only: it was cut off before its data reached the disk"
         else:
-            detail = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+            detail = f"not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}"
         raise Poison(detail, kind="not_json") from None
     except ValueError as error:  # NaN, an infinite number, more digits than Python reads
         raise Poison(f"not JSON that can be kept: {error}", kind="not_json") from None

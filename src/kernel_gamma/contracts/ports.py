@@ -255,7 +255,7 @@ class ToolResult:
 
 class Prompts(Protocol):
     def text(self, name: str, language: Literal["en", "zh"], **values: str) -> str:
-        """The prompt `name` (e.g. `INTERNALIZER`), its `{placeholders}` filled; an unknown one is an error."""
+        """The prompt `name` (e.g. `INTERNALIZER`), its `{placeholders}` filled; an unknown one raises."""
         ...
 
     def sources(self, language: Literal["en", "zh"]) -> Sequence[str]:
