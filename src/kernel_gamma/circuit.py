@@ -76,7 +76,7 @@ class Circuit:
                 await self._handle(self._nodes[suspect.node], batch)
 
     async def _serve(self, node: Node) -> None:
-        while True:
+        while not self._stopping:
             self._phase("taking")
             batch = await self._bus.next_batch(node.id)
             await self._handle(node, batch)

@@ -182,7 +182,7 @@ def wiring(declared: Sequence[Declared]) -> list[Edge]:
             targets = [n.id for n in declared if any(matches(w, sample_dir, sample) for w in n.watch)]
             ends: list[str | None] = [*targets] or [None]
             edges += [Edge(node.id, sample_dir, target) for target in ends]
-    fed = {(e.directory, e.target) for e in edges}
+    fed = {(e.directory, e.target) for e in edges if e.source != e.target}
     for node in declared:
         for pattern in node.watch:
             if (directory_of(pattern), node.id) not in fed or directory_of(pattern) in _FED_FROM_OUTSIDE:

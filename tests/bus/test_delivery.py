@@ -188,7 +188,9 @@ Moves = st.lists(
     st.one_of(
         st.tuples(st.just("push"), st.integers(0, 3), st.integers(0, 2)),
         st.tuples(st.just("take"), st.just(0), st.just(0)),
-        st.tuples(st.sampled_from(["done", "retry", "release", "split"]), st.integers(0, 5), st.integers(0, 9)),
+        st.tuples(
+            st.sampled_from(["done", "retry", "release", "split"]), st.integers(0, 5), st.integers(0, 9)
+        ),
         st.tuples(st.just("wait"), st.integers(0, 20), st.just(0)),
     ),
     max_size=80,

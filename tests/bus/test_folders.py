@@ -35,7 +35,8 @@ def test_a_pattern_that_maps_to_a_subject_is_valid(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["", "*.json", "q/**/x_*.json", "../q/*.json", "/q/*.json", "q/[ab]_*.json", "q/*.txt", "q//*.json"]
+    "pattern",
+    ["", "*.json", "q/**/x_*.json", "../q/*.json", "/q/*.json", "q/[ab]_*.json", "q/*.txt", "q//*.json"],
 )
 def test_any_other_pattern_is_not(pattern: str) -> None:
     assert not valid_pattern(pattern)

@@ -154,7 +154,9 @@ WHOLE = '{"text": "0123456789"}'
     st.lists(st.sampled_from(["write", "close", "hint", "list", "wait", "long wait"]), max_size=40),
     st.integers(1, len(WHOLE) - 1),
 )
-@hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_however_slowly_it_is_written_it_is_taken_whole_or_refused_after_its_time(
     tmp_path_factory: pytest.TempPathFactory, moves: list[str], step: int
 ) -> None:

@@ -64,13 +64,21 @@ def test_the_same_cause_makes_the_same_names_and_another_cause_others() -> None:
 
 
 def test_an_emit_inherits_from_the_newest_envelope() -> None:
-    worn = [
-        envelope(id=f"msg_{n}", trace_id=f"trace_{n}", session_key=f"s{n}", hops=n) for n in (1, 2)
-    ]
-    given_ = batch(*(delivery({}, seq=n, worn=w, trust=t) for n, w, t in zip((1, 2), worn, ("owner", "web"), strict=True)))
+    worn = [envelope(id=f"msg_{n}", trace_id=f"trace_{n}", session_key=f"s{n}", hops=n) for n in (1, 2)]
+    given_ = batch(
+        *(
+            delivery({}, seq=n, worn=w, trust=t)
+            for n, w, t in zip((1, 2), worn, ("owner", "web"), strict=True)
+        )
+    )
     (made,) = plan(Emit(directory="outbox/console", payload={}), of=given_).emits
     worn_now = made.envelope
-    assert (worn_now.trace_id, worn_now.parent_id, worn_now.session_key, worn_now.hops) == ("trace_2", "msg_2", "s2", 2)
+    assert (worn_now.trace_id, worn_now.parent_id, worn_now.session_key, worn_now.hops) == (
+        "trace_2",
+        "msg_2",
+        "s2",
+        2,
+    )
     assert made.trust == "web", "the least trusted cause counts"
     assert worn_now.ttl_sec is None
 
@@ -103,7 +111,9 @@ def test_what_no_disk_could_carry_out_is_refused_before_it_is_stored(effect: Eff
 
 def test_the_old_page_of_a_long_name_can_still_be_kept() -> None:
     page = f"memories/{'字' * 80}.md"
-    (operation,) = plan(Replace(page=page, text="x", expect=None), of=batch(delivery({}), id="batch_" + "0" * 26)).replaces
+    (operation,) = plan(
+        Replace(page=page, text="x", expect=None), of=batch(delivery({}), id="batch_" + "0" * 26)
+    ).replaces
     assert len(operation[4].encode()) + len(b"..ours.tmp") <= 255
 
 
@@ -139,5 +149,7 @@ def test_names_are_sorted_by_time() -> None:
 
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=5))
 def test_a_stored_plan_reads_back_as_it_was(pairs: list[tuple[str, str]]) -> None:
-    operations = [("move", a, b) for a, b in [*pairs, (b"\xff\xfe.json".decode(errors="surrogateescape"), "x")]]
+    operations = [
+        ("move", a, b) for a, b in [*pairs, (b"\xff\xfe.json".decode(errors="surrogateescape"), "x")]
+    ]
     assert decode(encode(operations)) == operations

@@ -38,7 +38,12 @@ def _live_through(folder: Path, *, events: int, kills: int, seed: int, environ: 
             dropper.drop(f"event-{number:04}.json", {"text": text, "from": chance.choice(PEOPLE)})
 
     with ScriptedServer(_mind) as server, Nursery() as nursery:
-        environ = {"OPENAI_BASE_URL": server.base_url, "KGAMMA_BUS__MAX_ATTEMPTS": "20", **environ}
+        environ = {
+            "OPENAI_BASE_URL": server.base_url,
+            "KGAMMA_BUS__MAX_ATTEMPTS": "20",
+            "KGAMMA_ACTIONS__MAX_PER_PASSAGE": "200",  # what waits of one person is answered in one passage
+            **environ,
+        }
         for _ in range(kills):
             with nursery.start(home, environ, once=False) as daemon:
                 drop(events // kills + 1)

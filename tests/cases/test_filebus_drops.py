@@ -74,7 +74,17 @@ async def test_a_name_in_capitals_makes_the_bus_deaf_to_no_other(rig: Rig) -> No
     assert sorted(rig.said()) == ["UPPER.JSON", "a_B.JSON", "a_b.json", "lower.json"]
 
 
-TEMPORARY = [".e.json", ".e.json.tmp", "e.tmp", "e.json.part", "e.filepart", "e.json~", "e.swp", "e.txt", "e.json.swp"]
+TEMPORARY = [
+    ".e.json",
+    ".e.json.tmp",
+    "e.tmp",
+    "e.json.part",
+    "e.filepart",
+    "e.json~",
+    "e.swp",
+    "e.txt",
+    "e.json.swp",
+]
 
 
 @pytest.mark.parametrize("name", TEMPORARY)

@@ -290,7 +290,9 @@ async def test_a_read_only_page_holds_the_mind_until_it_is_writable(tmp_path: Pa
         assert [rig.now_md.count(f"passage {n}") for n in range(2)] == [1, 1]
 
 
-async def test_a_stop_while_the_mind_waits_for_the_disk_ends_at_once_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_stop_while_the_mind_waits_for_the_disk_ends_at_once_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
     page = tmp_path / "self/stream/now.md"
     page.mkdir(parents=True)
     rig = await Rig(tmp_path, {"a": TELL}).start()
@@ -494,7 +496,9 @@ async def _once(mind: Mind) -> None:
 
 
 @as_root
-def test_B17_a_folder_on_another_file_system_is_refused_with_the_reason(small_disk: Path, tmp_path: Path) -> None:
+def test_B17_a_folder_on_another_file_system_is_refused_with_the_reason(
+    small_disk: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     lay_out(home)
     pending = home / "data/kernel/inbox/pending"

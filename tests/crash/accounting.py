@@ -5,6 +5,7 @@ Everything here holds after any number of kills, once a run with `--once` has en
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -162,14 +163,20 @@ class Account:
             assert not waiting, f"left in a queue: {waiting}"
 
     def _check_stream(self) -> None:
-        """now.md is exactly the recorded passages, whole, each once, in the order of their places."""
-        page = self.page("stream/now.md")
+        """now.md is exactly the recorded passages, whole, each once, in the order of their commits."""
+        path = self.data / "self/stream/now.md"
+        page = path.read_bytes() if path.exists() else b""
         rows = read_ledger(
-            self.data, "SELECT length, block FROM passages WHERE page = 'stream/now.md' ORDER BY commit_n, offset"
+            self.data,
+            "SELECT length, sha256 FROM passages WHERE page = 'stream/now.md' ORDER BY commit_n, offset",
         )
-        blocks = [block for _, block in rows]
-        assert page == "".join(blocks), "now.md is not the passages of the ledger, one after the other"
-        assert len(_HEADING.findall(page)) == len(blocks), "a passage was cut or stands without a heading"
+        at = 0
+        for length, digest in rows:
+            block = page[at : at + length]
+            assert hashlib.sha256(block).hexdigest() == digest, f"no whole passage at byte {at} of now.md"
+            at += length
+        assert at == len(page), "now.md holds more than the passages of the ledger"
+        assert len(_HEADING.findall(page.decode())) == len(rows), "a passage stands without its heading"
 
     def _check_ledger(self) -> None:
         unapplied = read_ledger(self.data, "SELECT n, node FROM commits WHERE applied = 0")

@@ -117,7 +117,8 @@ def live_through(case: Case, folder: Path, nursery: Nursery) -> Story:
         unapplied=unapplied[0][0] if unapplied else 0,
         in_flight=in_flight[0][0] if in_flight else 0,
         redone=sum(
-            line["commits"] for line in read_log(dropper.data, "commits of the last run were carried out again")
+            line["commits"]
+            for line in read_log(dropper.data, "commits of the last run were carried out again")
         ),
         told=len(account.told),
         dead=len(account.dead),

@@ -49,8 +49,12 @@ def _damage(data: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut", "garbage"])
-@pytest.mark.parametrize("kill_at", ["accept.recorded", "accept.renamed", "deliver.marked:2", "apply.emit.after:2"])
-def test_no_event_is_lost_with_the_ledger(nursery: Nursery, tmp_path: Path, damage: str, kill_at: str) -> None:
+@pytest.mark.parametrize(
+    "kill_at", ["accept.recorded", "accept.renamed", "deliver.marked:2", "apply.emit.after:2"]
+)
+def test_no_event_is_lost_with_the_ledger(
+    nursery: Nursery, tmp_path: Path, damage: str, kill_at: str
+) -> None:
     dropper = _die(nursery, tmp_path, kill_at, damage=damage)
     counts = where_files_are(dropper.data, dropper.files)
     assert counts["pending"] == counts["taken"] == 0
@@ -60,7 +64,9 @@ def test_no_event_is_lost_with_the_ledger(nursery: Nursery, tmp_path: Path, dama
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbage"])
-def test_a_damaged_ledger_is_kept_aside_and_one_line_says_so(nursery: Nursery, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_ledger_is_kept_aside_and_one_line_says_so(
+    nursery: Nursery, tmp_path: Path, damage: str
+) -> None:
     dropper = _die(nursery, tmp_path, "deliver.marked:3", damage=damage)
     lines = read_log(dropper.data, "the ledger was damaged and set aside")
     assert len(lines) == 1

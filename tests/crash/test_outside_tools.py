@@ -41,14 +41,18 @@ def _outcomes(account: Account) -> list[str]:
 
 
 @pytest.mark.parametrize(("step", "runs"), [("journal.intent", 0), ("journal.ran", 1)])
-def test_a_tool_that_must_not_run_twice_is_reported_as_unknown(nursery: Nursery, tmp_path: Path, step: str, runs: int) -> None:
+def test_a_tool_that_must_not_run_twice_is_reported_as_unknown(
+    nursery: Nursery, tmp_path: Path, step: str, runs: int
+) -> None:
     account, presses = _press(nursery, tmp_path, "press the button", step)
     assert len(presses) == runs
     assert _outcomes(account) == ["action.outcome_unknown"]
 
 
 @pytest.mark.parametrize(("step", "runs"), [("journal.intent", 1), ("journal.ran", 2)])
-def test_an_idempotent_tool_runs_again_with_the_same_key(nursery: Nursery, tmp_path: Path, step: str, runs: int) -> None:
+def test_an_idempotent_tool_runs_again_with_the_same_key(
+    nursery: Nursery, tmp_path: Path, step: str, runs: int
+) -> None:
     account, presses = _press(nursery, tmp_path, "ring the bell", step)
     assert len(presses) == runs
     assert len(set(presses)) == 1

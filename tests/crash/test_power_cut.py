@@ -65,7 +65,9 @@ def _spoil(path: Path, keep: int, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["gone", "cut", "nuls"])
 @pytest.mark.parametrize("kill_at", ["commit.recorded:12", "commit.applied:30", "apply.move.after:25"])
-def test_unsynced_commits_are_carried_out_again_after_a_reboot(nursery: Nursery, tmp_path: Path, how: str, kill_at: str) -> None:
+def test_unsynced_commits_are_carried_out_again_after_a_reboot(
+    nursery: Nursery, tmp_path: Path, how: str, kill_at: str
+) -> None:
     home = make_home(tmp_path)
     furnish(home)
     dropper = Dropper(home)

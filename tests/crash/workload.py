@@ -97,7 +97,11 @@ def narrate(request: ParsedRequest) -> str:
     ids = ", ".join(event["id"] for event in events)
     lines = [f"我看到了这些：{ids}。" if chinese else f"I notice what has come to me: {ids}."]
     for event in events:
-        verbs = [verb for verb, mark in (("press_once", "button"), ("press_again", "bell")) if mark in event["body"]]
+        verbs = [
+            verb
+            for verb, mark in (("press_once", "button"), ("press_again", "bell"))
+            if mark in event["body"]
+        ]
         verbs += ["reply"] if event["type"] == "message" else []
         lines += [f"{'我决定' if chinese else 'I decide to'} {verb} for {event['id']}." for verb in verbs]
     told = "\n\n".join(lines)
@@ -189,7 +193,10 @@ def expect(account: Account, presses: Mapping[str, Sequence[str]]) -> None:
 
 def _expect_state(account: Account) -> None:
     """Both new pages took their turn, and the pages they replaced are kept, each once."""
-    pages = [f"I was asked to renew my state by {account.ids_of(n)[0]}.\n" for n in ("state.json", "state-too.json")]
+    pages = [
+        f"I was asked to renew my state by {account.ids_of(n)[0]}.\n"
+        for n in ("state.json", "state-too.json")
+    ]
     stands = account.page("state.md")
     assert stands in pages
     first = pages[1 - pages.index(stands)]

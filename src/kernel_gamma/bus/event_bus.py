@@ -118,6 +118,7 @@ class FileEventBus:
         )
         self._failing = Failing(
             FailingPorts(
+                root=os.path.abspath(root),
                 clock=ports.clock,
                 disk=self.disk,
                 settings=settings.bus,

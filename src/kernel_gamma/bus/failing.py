@@ -9,6 +9,7 @@ anything else             an attempt; after `max_attempts` of them the input is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,7 +17,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from kernel_gamma.bus.delivery import Entry, backoff_sec
-from kernel_gamma.bus.disk import Disk
+from kernel_gamma.bus.disk import Disk, describe
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.subscription import Flight, Observer, QueuedFile, Subscription
 from kernel_gamma.contracts.effects import Batch, DeadLetter, Outcome
@@ -32,12 +33,16 @@ _OUTAGE_AFTER = 3
 """Unusable answers for this many single events in a row are an outage, not bad events."""
 _OUTAGE_FIRST_SEC = 30.0
 _OUTAGE_LONGEST_SEC = 900.0
+_FOLDER_FIRST_SEC = 0.5
+_FOLDER_LONGEST_SEC = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class FailingPorts:
     """What it works with; all of it belongs to the bus."""
 
+    root: str
+    """The data directory, absolute."""
     clock: Clock
     disk: Disk
     settings: BusSettings
@@ -63,6 +68,8 @@ class Failing:
         if isinstance(error, Park):
             self._pause(sub, error.until, str(error))
             await self.release(flight, reason=str(error))
+        elif isinstance(error, OSError) and self._is_of_the_folder(error):
+            await self._wait_for_the_folder(flight, error)
         elif len(flight.entries) > 1:
             await self._split(flight, str(error))
         elif isinstance(error, Poison):
@@ -75,6 +82,19 @@ class Failing:
             await self._split(flight, str(error))
         else:
             await self._count_attempt(flight, error)
+
+    def _is_of_the_folder(self, error: OSError) -> bool:
+        """Whether a file of the mind itself cannot be used: a read-only page, a folder in its place."""
+        if error.filename is None or isinstance(error, FileNotFoundError):
+            return False
+        return os.path.abspath(os.fsdecode(error.filename)).startswith(self._ports.root + os.sep)
+
+    async def _wait_for_the_folder(self, flight: Flight, error: OSError) -> None:
+        sub = flight.subscription
+        sub.parks += 1
+        wait = min(_FOLDER_LONGEST_SEC, _FOLDER_FIRST_SEC * 2.0 ** min(sub.parks - 1, 32))
+        self._pause(sub, self._clock.now() + timedelta(seconds=wait), describe(error))
+        await self.release(flight, reason=describe(error))
 
     def _is_outage(self, sub: Subscription, seq: int) -> bool:
         if seq not in sub.nonsense:

@@ -109,7 +109,8 @@ class PlannedAppend:
     passage_id: str | None
     kind: str
     offset: int = 0
-    occurrence: int = 1
+    occurrence: int = 0
+    """How many passages of exactly these bytes there are with this one; 0 = not counted yet."""
 
     @property
     def data(self) -> bytes:

@@ -142,7 +142,8 @@ class Books:
             end = self._ends.get(append.page)
             append.offset = self._pages.next_offset(append.page) if end is None else end
             self._ends[append.page] = append.offset + len(append.data)
-            append.occurrence = self._count_sha(append.sha256) if append.passage_id else 1
+            if not append.occurrence:  # a job that runs again counts nothing twice
+                append.occurrence = self._count_sha(append.sha256) if append.passage_id else 1
 
     def _count_sha(self, sha256: str) -> int:
         """How many passages have exactly these bytes, this one included: only those of one second can."""

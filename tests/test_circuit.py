@@ -1,0 +1,161 @@
+"""The loop of every node: what it does with what a handler returns or raises, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from kernel_gamma.contracts.effects import Batch, Outcome
+from kernel_gamma.errors import Poison, Retry, Stop
+from kernel_gamma.nodes.base import Node
+
+from tests.harness import Rig, finish, forward, node_class
+
+
+async def test_a_node_that_raises_whatever_it_likes_never_stays_broken(tmp_path: Path) -> None:
+    async def moody(node: Node, batch: Batch) -> Outcome:
+        match batch[0].document["text"]:
+            case "key":
+                raise KeyError("missing")
+            case "recursion":
+                raise RecursionError
+            case "nothing":
+                return None  # type: ignore[return-value]
+            case "poison":
+                raise Poison("never", kind="unusable")
+            case "retry":
+                if batch[0].attempt < 3:
+                    raise Retry("not yet", after_sec=0.0)
+        return await forward(node, batch)
+
+    node = node_class(moody, emit=("outbox/out/out_*.json",), key=lambda d: d.name)
+    async with Rig(tmp_path, {"a": node}, max_attempts=2) as rig:
+        for text in ("key", "recursion", "nothing", "poison", "good"):
+            rig.drop(f"{text}.json", {"text": text})
+        await rig.drained()
+        assert rig.said() == ["good"]
+        errors = {t: rig.reason(f"{t}.json") for t in ("key", "recursion", "nothing", "poison")}
+        assert {t: e["error"] for t, e in errors.items()} == {
+            "key": "failed",
+            "recursion": "failed",
+            "nothing": "failed",
+            "poison": "unusable",
+        }
+        assert errors["key"]["attempts"] == 2 and "KeyError" in errors["key"]["detail"]
+
+
+async def test_nodes_and_keys_run_side_by_side(tmp_path: Path) -> None:
+    meeting = asyncio.Barrier(3)
+
+    async def meet(node: Node, batch: Batch) -> Outcome:
+        await asyncio.wait_for(meeting.wait(), 10)
+        return Outcome()
+
+    node = node_class(meet, concurrency=3, key=lambda d: d.name)
+    async with Rig(tmp_path, {"a": node}) as rig:
+        for number in range(3):
+            rig.drop(f"{number}.json", {"text": "x"})
+        await rig.drained()
+        assert rig.names("dead_letter") == []
+
+
+async def test_a_node_that_says_stop_ends_the_circuit_with_its_words(tmp_path: Path) -> None:
+    async def wrong(node: Node, batch: Batch) -> Outcome:
+        raise Stop("the key is wrong: mend config/kernel.yaml")
+
+    rig = await Rig(tmp_path, {"a": node_class(wrong)}).start()
+    rig.drop("e.json", {"text": "x"})
+    assert rig.running is not None
+    with pytest.raises(Stop, match="mend"):
+        await asyncio.wait_for(asyncio.shield(rig.running), 10)
+    await rig.stop(0.0)
+    async with Rig(tmp_path, {"a": node_class(forward, emit=("outbox/out/out_*.json",))}) as again:
+        await again.drained()
+        assert again.said() == ["x"]
+
+
+async def test_a_running_handler_may_finish_within_the_grace_and_is_committed(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def slow(node: Node, batch: Batch) -> Outcome:
+        started.set()
+        await asyncio.sleep(0.2)
+        return await forward(node, batch)
+
+    rig = await Rig(tmp_path, {"a": node_class(slow, emit=("outbox/out/out_*.json",))}).start()
+    rig.drop("1.json", {"text": "running"})
+    await started.wait()
+    rig.drop("2.json", {"text": "waiting"})
+    await rig.stop(10.0)
+    assert rig.said() == ["running"]
+    async with Rig(tmp_path, {"a": node_class(forward, emit=("outbox/out/out_*.json",))}) as again:
+        assert again.bus.suspects() == []
+        await again.drained()
+        assert sorted(again.said()) == ["running", "waiting"]
+
+
+async def test_a_handler_past_the_grace_goes_back_without_an_attempt(tmp_path: Path) -> None:
+    attempts: list[int] = []
+    started = asyncio.Event()
+
+    async def endless(node: Node, batch: Batch) -> Outcome:
+        attempts.append(batch[0].attempt)
+        started.set()
+        await asyncio.sleep(3600)
+        return Outcome()
+
+    for _ in range(3):
+        started.clear()
+        rig = await Rig(tmp_path, {"a": node_class(endless)}, max_attempts=2).start()
+        rig.drop("e.json", {"text": "x"}) if not attempts else None
+        await asyncio.wait_for(started.wait(), 10)
+        await rig.stop(0.0)
+    assert attempts == [1, 1, 1]
+    assert rig.names("dead_letter") == []
+
+
+async def test_a_stop_while_a_suspect_is_handled_ends_too(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def endless(node: Node, batch: Batch) -> Outcome:
+        started.set()
+        await asyncio.sleep(3600)
+        return Outcome()
+
+    rig = await Rig(tmp_path, {"a": node_class(endless)}).start()
+    rig.drop("e.json", {"text": "x"})
+    await asyncio.wait_for(started.wait(), 10)
+    await rig.kill()
+    started.clear()
+    again = await Rig(tmp_path, {"a": node_class(endless)}).start()
+    assert len(again.bus.suspects()) == 1
+    await asyncio.wait_for(started.wait(), 10)
+    await asyncio.wait_for(again.stop(0.0), 10)
+    async with Rig(tmp_path, {"a": node_class(finish)}) as last:
+        await last.drained()
+        assert last.names("inbox/pending/done") == ["e.json"]
+
+
+@pytest.mark.parametrize("durability", ["process", "full"])
+async def test_stops_at_any_moment_lose_and_double_nothing(tmp_path: Path, durability: str) -> None:
+    node = node_class(
+        forward, emit=("outbox/out/out_*.json",), batch=3, concurrency=2, key=lambda d: d.name[0]
+    )
+    for number in range(60):
+        rig = Rig(tmp_path, {"a": node}, durability=durability)
+        if number == 0:
+            for drop in range(150):
+                rig.drop(f"{drop % 10}_{drop}.json", {"text": f"{drop:03}"})
+        await rig.start()
+        end = time.monotonic() + 0.0007 * (number % 20)
+        while time.monotonic() < end:
+            await asyncio.sleep(0)
+        await asyncio.wait_for(rig.stop(0.0), 20)
+    async with Rig(tmp_path, {"a": node}) as last:
+        assert last.bus.suspects() == []
+        await last.drained()
+        assert sorted(last.said()) == [f"{n:03}" for n in range(150)]
+        assert len(last.names("inbox/pending/done")) == 150
