@@ -175,6 +175,10 @@ class Rig:
                     return
                 await asyncio.sleep(0.005)
 
+    async def accepted(self, count: int) -> None:
+        """So many deliveries wait for some node."""
+        await self.until(lambda: max(n["backlog"] for n in self.bus.node_states().values()) == count)
+
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(20):
             while not condition():

@@ -7,12 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.harness import Rig, finish, forward, node_class
 
 from kernel_gamma.contracts.effects import Batch, Outcome
 from kernel_gamma.errors import Poison, Retry, Stop
 from kernel_gamma.nodes.base import Node
-
-from tests.harness import Rig, finish, forward, node_class
 
 
 async def test_a_node_that_raises_whatever_it_likes_never_stays_broken(tmp_path: Path) -> None:
@@ -159,3 +158,41 @@ async def test_stops_at_any_moment_lose_and_double_nothing(tmp_path: Path, durab
         await last.drained()
         assert sorted(last.said()) == [f"{n:03}" for n in range(150)]
         assert len(last.names("inbox/pending/done")) == 150
+
+
+async def test_poison_that_kills_is_found_even_while_new_events_keep_coming(tmp_path: Path) -> None:
+    died = asyncio.Event()
+
+    async def deadly(node: Node, batch: Batch) -> Outcome:
+        if batch[0].document["text"] == "killer":
+            died.set()
+            await asyncio.sleep(3600)  # the process is killed here
+        return Outcome()
+
+    node = node_class(deadly, key=lambda d: d.name)
+    deaths, number = 0, 0
+    rig = await Rig(tmp_path, {"a": node}, max_attempts=3).start()
+    for name in ("0.json", "killer.json", "1.json"):
+        rig.drop(name, {"text": name.removesuffix(".json")})
+    while not rig.names("dead_letter"):
+        waiting = asyncio.create_task(died.wait())
+        drained = asyncio.create_task(rig.drained())
+        await asyncio.wait([waiting, drained], return_when=asyncio.FIRST_COMPLETED)
+        for task in (waiting, drained):
+            task.cancel()
+        await asyncio.gather(waiting, drained, return_exceptions=True)
+        if not died.is_set():
+            break
+        died.clear()
+        deaths += 1
+        assert deaths <= 5
+        for _ in range(3):  # more comes in every life
+            number += 1
+            rig.drop(f"late{number}.json", {"text": "late"})
+        await rig.bus.settle()
+        await rig.kill()
+        rig = await Rig(tmp_path, {"a": node}, max_attempts=3).start()
+    await rig.drained()
+    assert rig.names("dead_letter") == ["killer.json", "killer.json.reason.json"]
+    assert len(rig.names("inbox/pending/done")) == 2 + number
+    await rig.stop()

@@ -276,7 +276,9 @@ def test_the_printed_test_passes(tmp_path: Path) -> None:
 
 
 def yaml_examples(file: str) -> list[tuple[Path, Block]]:
-    return [(p, b) for p in PAGES for b in blocks_of(p, "yaml") if b.text.startswith(f"# {file}\n")]
+    found = [(p, b) for p in PAGES for b in blocks_of(p, "yaml") if b.text.startswith(f"# {file}\n")]
+    assert found, file
+    return found
 
 
 def test_every_yaml_block_says_where_it_belongs() -> None:
@@ -287,9 +289,7 @@ def test_every_yaml_block_says_where_it_belongs() -> None:
 
 
 def test_printed_settings_are_accepted(tmp_path: Path) -> None:
-    examples = yaml_examples("config/kernel.yaml")
-    assert examples
-    for number, (page, block) in enumerate(examples):
+    for number, (page, block) in enumerate(yaml_examples("config/kernel.yaml")):
         home = tmp_path / str(number)
         (home / "config").mkdir(parents=True)
         (home / "config/kernel.yaml").write_text(block.text)
@@ -311,9 +311,7 @@ def test_printed_topologies_and_tools_are_accepted(tmp_path: Path, monkeypatch: 
     for _, block in yaml_examples("config/topology.yaml"):
         file.write_text(block.text)
         assert load_topology(file, tmp_path)
-    tools = yaml_examples("config/tools.yaml")
-    assert tools
-    for _, block in tools:
+    for _, block in yaml_examples("config/tools.yaml"):
         file.write_text(block.text)
         assert build_registry(BUILTINS, read_yaml(file))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,6 @@ def world(root: Path) -> dict[str, str]:
 
 
 def steps() -> list[str]:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as name:
         prepare(Path(name))
         one, reached = applier(Path(name))

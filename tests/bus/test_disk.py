@@ -6,12 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.harness import Rig, forward, node_class, tell
 
 from kernel_gamma.bus.disk import describe
 from kernel_gamma.contracts.effects import Append, Batch, Emit, Outcome, Overwrite
 from kernel_gamma.nodes.base import Node
-
-from tests.harness import Rig, forward, node_class, tell
 
 TELL = node_class(tell)
 

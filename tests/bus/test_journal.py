@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.fakes import batch, delivery
+from tests.harness import Rig, finish, node_class
 
 from kernel_gamma.bus.journal import LedgerJournal
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import OutcomeUnknown
-
-from tests.fakes import batch, delivery
-from tests.harness import Rig, finish, node_class
 
 BATCH = batch(delivery({}))
 

@@ -60,7 +60,7 @@ def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 def test_F16_a_file_that_is_no_database_is_damaged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(content)
-    with pytest.raises(LedgerDamaged, match="ledger.db"):
+    with pytest.raises(LedgerDamaged, match=r"ledger\.db"):
         Ledger.open(path)
 
 

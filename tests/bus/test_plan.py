@@ -1,4 +1,4 @@
-"""Outcomes become plans: names are derived, envelopes inherited, what cannot be is refused before it is stored."""
+"""Outcomes become plans: names are derived, envelopes inherited, the impossible is refused at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes import START, batch, delivery, envelope
 
 from kernel_gamma.bus.plan import BadOutcome, Plan, build_plan, decode, encode
 from kernel_gamma.contracts.effects import (
@@ -23,8 +24,6 @@ from kernel_gamma.contracts.effects import (
     Replace,
     RetryLater,
 )
-
-from tests.fakes import START, batch, delivery, envelope
 
 PATTERNS = ("pipeline/message_queue/msg_*.json", "outbox/*/out_*.json", "inbox/pending/*.json")
 

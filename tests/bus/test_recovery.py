@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kernel_gamma.contracts.effects import Outcome
-
 from tests.harness import Rig, drop, finish, forward, node_class
+
+from kernel_gamma.contracts.effects import Outcome
 
 FORWARD = node_class(forward, emit=("outbox/out/out_*.json",))
 
@@ -15,7 +15,7 @@ FORWARD = node_class(forward, emit=("outbox/out/out_*.json",))
 async def test_a_file_accepted_but_not_yet_renamed_is_renamed(tmp_path: Path) -> None:
     rig = await Rig(tmp_path, {"a": FORWARD}).start(circuit=False)
     rig.drop("e.json", {"text": "x"})
-    await rig.bus.settle()
+    await rig.accepted(1)
     (taken,) = (tmp_path / "inbox/taken").iterdir()
     await rig.stop()
     taken.rename(tmp_path / "inbox/pending/e.json")  # as if it had died in between
@@ -28,7 +28,7 @@ async def test_a_file_accepted_but_not_yet_renamed_is_renamed(tmp_path: Path) ->
 async def test_a_queued_file_somebody_removed_meanwhile_is_closed(tmp_path: Path) -> None:
     rig = await Rig(tmp_path, {"a": FORWARD, "b": FORWARD}).start(circuit=False)
     rig.drop("e.json", {"text": "x"})
-    await rig.bus.settle()
+    await rig.accepted(1)
     await rig.stop()
     for path in (tmp_path / "inbox/taken").iterdir():
         path.unlink()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kernel_gamma.errors import Fenced
-
 from tests.harness import Rig, forward, node_class
+
+from kernel_gamma.errors import Fenced
 
 FORWARD = node_class(forward, emit=("outbox/out/out_*.json",))
 

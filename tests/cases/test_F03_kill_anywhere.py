@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
 from tests.crash.accounting import Account, where_files_are
 from tests.crash.dropping import Dropper
 from tests.crash.processes import Nursery, make_home
@@ -21,6 +25,18 @@ PEOPLE = ("alice", "bob", "小明", "小红", "carol", "dave", "erin")
 
 def _mind(request: ParsedRequest) -> Answer:
     return Answer(translate(request) if request.agent == "externalizer" else narrate(request))
+
+
+@contextmanager
+def _load() -> Iterator[None]:
+    """As many busy processes as there are processors, so that everything happens late."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 def _live_through(folder: Path, *, events: int, kills: int, seed: int, environ: dict[str, str]) -> None:
@@ -69,7 +85,8 @@ def test_F03_a_dozen_kills_among_150_events(tmp_path: Path, durability: str) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEED, SEED + 30))
 def test_F03_thirty_times_under_load(tmp_path: Path, seed: int) -> None:
-    _live_through(tmp_path, events=150, kills=12, seed=seed, environ={})
+    with _load():
+        _live_through(tmp_path, events=150, kills=12, seed=seed, environ={})
 
 
 @pytest.mark.slow

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.crash.accounting import Account, where_files_are
@@ -69,6 +70,11 @@ def _supervise(nursery: Nursery, home: Path, environ: dict[str, str]) -> int:
     raise AssertionError("it is killed for ever")
 
 
+def _retry(home: Path, name: str) -> None:
+    command = [sys.executable, "-m", "kernel_gamma", "dead-letter", "retry", name, "--home", str(home)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
 def test_F05_what_kills_the_process_is_set_aside_and_the_others_flow(tmp_path: Path) -> None:
     home, dropper = _home(tmp_path)
     with ScriptedServer(_mind) as server, Nursery() as nursery:
@@ -85,24 +91,32 @@ def test_F05_what_kills_the_process_is_set_aside_and_the_others_flow(tmp_path: P
         assert reason["node"] == "fragile"
         assert reason["attempts"] == ATTEMPTS
 
-        # Its cause is mended, and a person drops what was set aside once more.
+        # Its cause is mended, and a person has it tried again: by the node that gave it up, and by no other.
         (home / "fragile_node.py").write_text(_NODE.replace('"deadly"', '"nothing at all"'))
-        name = next(name for name in account.dead)
-        (dead,) = (dropper.data / "dead_letter").glob(f"*/{name}")
-        shutil.move(dead, dropper.data / "pipeline/message_queue" / name)
+        (name,) = account.dead
+        _retry(home, name)
         assert _supervise(nursery, home, environ) == 0
-    assert not list((dropper.data / "dead_letter").glob(f"*/{name}"))
+    account = Account(dropper.data, dropper.files)
+    account.check()
+    assert not account.dead
+    assert list((dropper.data / "pipeline/message_queue/done").glob(f"*/{name}"))
 
 
 def test_F05_an_event_that_kills_before_anything_is_told_is_accounted_for(tmp_path: Path) -> None:
-    """The node stands alone in the circuit before the internalizer: it is the inbox file that is set aside."""
+    """The node looks at the inbox itself: it is the dropped file that is set aside."""
     home, dropper = _home(tmp_path)
     node = _NODE.replace('("pipeline/message_queue/msg_*.json",)', '("inbox/pending/*.json",)')
     (home / "fragile_node.py").write_text(node)
     with ScriptedServer(_mind) as server, Nursery() as nursery:
         environ = {"OPENAI_BASE_URL": server.base_url, "KGAMMA_BUS__MAX_ATTEMPTS": str(ATTEMPTS)}
         _supervise(nursery, home, environ)
-    counts = where_files_are(dropper.data, dropper.files)
-    assert counts["done"] == len(dropper.files) - 1
-    assert counts["dead_letter"] == 1
-    assert Account(dropper.data, dropper.files).dead["deadly.json"]["error"] == "killed_the_process"
+        counts = where_files_are(dropper.data, dropper.files)
+        assert counts["done"] == len(dropper.files) - 1
+        assert counts["dead_letter"] == 1
+        assert Account(dropper.data, dropper.files).dead["deadly.json"]["error"] == "killed_the_process"
+
+        (home / "fragile_node.py").write_text(node.replace('"deadly"', '"nothing at all"'))
+        _retry(home, "deadly.json")
+        assert _supervise(nursery, home, environ) == 0
+    assert where_files_are(dropper.data, dropper.files)["done"] == len(dropper.files)
+    assert not Account(dropper.data, dropper.files).dead

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from tests.crash.accounting import Account, read_json, where_files_are
 from tests.crash.dropping import Dropper
 from tests.crash.processes import Nursery, make_home

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.crash.accounting import Account
 from tests.crash.dropping import Dropper
 from tests.crash.processes import Nursery, make_home

@@ -105,7 +105,7 @@ def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path) -> None:
 def test_B21_the_lock_file_is_never_removed_and_excludes(tmp_path: Path) -> None:
     lock = hold(tmp_path)
     inode = (tmp_path / "daemon.lock").stat().st_ino
-    script = "import sys; from pathlib import Path; from kernel_gamma.bus.lock import hold; hold(Path(sys.argv[1]))"
+    script = "import sys, pathlib, kernel_gamma.bus.lock as l; l.hold(pathlib.Path(sys.argv[1]))"
     other = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True)
     assert other.returncode != 0
     assert f"process {os.getpid()}" in other.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,10 @@ class Subject(Protocol):
         """What was in flight at the last death, handed over alone, one after the other."""
         ...
 
-    async def settle(self) -> None: ...
+    async def settle(self) -> None:
+        """What was dropped is accepted, as far as there is room."""
+        ...
+
     def idle(self) -> bool: ...
     async def usurp(self) -> None:
         """Let another process take the mind over, behind this one's back."""
@@ -116,6 +120,8 @@ class FileBus:
         return [b for s in bus.suspects() if (b := await bus.take_suspect(s)) is not None]
 
     async def settle(self) -> None:
+        await self._open.bus.settle()
+        await asyncio.sleep(0.05)  # past the time a file must stand still that nobody closed
         await self._open.bus.settle()
 
     def idle(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.subject import Subject, Subscribing
+from tests.harness import drop
 
 from kernel_gamma.contracts.effects import Append, Batch, DeadLetter, Emit, Finish, Outcome, RetryLater
 from kernel_gamma.errors import Fenced, ModelDown, Poison, Retry, Unusable
@@ -76,8 +77,6 @@ async def test_what_lies_there_at_the_start_comes_in_the_order_of_file_time(bus:
 
 
 async def bus_drop_cold(bus: Any, name: str, text: str) -> None:
-    from tests.harness import drop
-
     drop(bus.root, name, {"text": text})
     await asyncio.sleep(0.01)
 

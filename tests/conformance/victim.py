@@ -1,4 +1,4 @@
-"""A process to be killed: one bus, one node that sends on what it gets and tells it; 0 when all is handled."""
+"""A process to be killed: a bus whose one node sends on and tells what it gets; 0 when all is handled."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _be_daemon(order: dict[str, object], tokens: Tokens) -> None:
         sys.path.insert(0, str(home))
         model = _WarmGateway(home, environ, tokens)
         code = asyncio.run(run_daemon(home, environ, once=bool(order["once"]), model=model))
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - it ends right below, and its output says why
         traceback.print_exc()
     finally:
         sys.stdout.flush()

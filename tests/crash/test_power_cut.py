@@ -29,7 +29,7 @@ def _another_boot(data: Path) -> None:
 
 
 def _lose_writes(data: Path, how: str) -> int:
-    """Undo what no sync has made safe; how many files were touched. The accepted ones are synced one by one."""
+    """Undo what no sync has made safe (accepted files were synced); how many files were touched."""
     touched = 0
     page = data / "self/stream/now.md"
     if page.exists():

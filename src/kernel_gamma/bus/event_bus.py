@@ -11,28 +11,25 @@ belong to the writer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
-import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from kernel_gamma.bus.acceptance import Acceptance, AcceptancePorts
 from kernel_gamma.bus.apply import Applier
-from kernel_gamma.bus.delivery import Entry
 from kernel_gamma.bus.disk import Disk, DiskRules
 from kernel_gamma.bus.failing import Failing, FailingPorts
 from kernel_gamma.bus.folders import directory_of
+from kernel_gamma.bus.handing import Handing, HandingPorts
 from kernel_gamma.bus.intake import IntakeRules
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.plan import build_plan
 from kernel_gamma.bus.reading import KEEP_BYTES, Reader
-from kernel_gamma.bus.records import Books, Committed, Departure
+from kernel_gamma.bus.records import Books, Committed
 from kernel_gamma.bus.recovery import Suspect, recover
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import (
@@ -49,15 +46,9 @@ from kernel_gamma.bus.writer import Writer
 from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Ids, PageStore
-from kernel_gamma.errors import Poison
 from kernel_gamma.settings import Settings
 
 __all__ = ["BusPorts", "FileEventBus"]
-
-_LOAD_LEAST = 64
-"""Rows read at once when the window is full of deliveries that must wait."""
-_MOST_WINDOWS = 16
-"""So many windows may be in memory while all in them must wait; others of the node then wait too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +117,20 @@ class FileEventBus:
                 commit=self.commit,
                 observe=ports.observe,
                 jitter=random.Random(0).random,
+            )
+        )
+        self._handing = Handing(
+            HandingPorts(
+                clock=ports.clock,
+                ids=ports.ids,
+                disk=self.disk,
+                writer=self._writer,
+                reader=self._reader,
+                acceptance=self._acceptance,
+                subscriptions=self._subs,
+                flights=self._flights,
+                window=settings.bus.window,
+                step=ports.kill,
             )
         )
         self._tender: Tender | None = None
@@ -224,156 +229,12 @@ class FileEventBus:
         return list(self._suspects)
 
     async def take_suspect(self, suspect: Suspect) -> Batch | None:
-        """Hand a suspect over while nothing else is in flight; None if it is gone or waits for its pause."""
-        sub = self._subs.get(suspect.node)
-        if sub is None:
-            return None
-        await self.disk.clear.wait()
-        rows = await self.disk.attempt(lambda ledger: _rows_of(ledger, suspect))
-        entries = [e for row in rows if (e := await self._entry_of(sub, row)) is not None]
-        if not entries:
-            return None
-        sub.held.update(entry.seq for entry in entries)
-        return await self._start(sub, entries)
+        """Hand a suspect over while nothing else is in flight; None if it is gone."""
+        return await self._handing.take_suspect(suspect)
 
     async def next_batch(self, node: str) -> Batch:
         """The next batch for a node; waits for it. Marked as in flight before it is returned."""
-        sub = self._subs[node]
-        while True:
-            sub.wake.clear()
-            if sub.reserved:
-                return await self._hand_over(*sub.reserved.popleft())
-            await self.disk.clear.wait()
-            pause = self._pause_left(sub)
-            if pause <= 0:
-                if entries := sub.mailbox.take(self._clock.monotonic()):
-                    batch = await self._start(sub, entries)
-                    if batch is not None:
-                        return batch
-                    continue
-                if sub.more and sub.mailbox.size < _MOST_WINDOWS * self._settings.bus.window:
-                    await self._load(sub)
-                    continue
-            await self._doze(sub, pause)
-
-    def _pause_left(self, sub: Subscription) -> float:
-        return sub.pause_left(self._clock.now(), self._clock.monotonic())
-
-    async def _doze(self, sub: Subscription, pause: float) -> None:
-        wake_at = sub.mailbox.wake_at()
-        if pause > 0:
-            # The clock may be stepped or run faster in a trial: look again before long.
-            timeout: float | None = min(pause, 5.0)
-        else:
-            timeout = None if wake_at is None else max(0.0, wake_at - self._clock.monotonic())
-        if timeout is None:
-            await sub.wake.wait()
-            return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(sub.wake.wait(), timeout)
-
-    async def _load(self, sub: Subscription) -> None:
-        """Fill the window from the ledger; past it by a little, when all that is in it must wait."""
-        async with sub.loading:
-            if not sub.more:
-                return  # another worker of this node was quicker
-            room = max(_LOAD_LEAST, self._settings.bus.window - sub.mailbox.size)
-            rows = await self.disk.attempt(
-                lambda ledger: ledger.all("open_deliveries", sub.node, sub.cursor, room)
-            )
-            sub.more = len(rows) == room
-            for row in rows:
-                sub.cursor = max(sub.cursor, row[0])
-                if row[0] in sub.held:
-                    continue
-                entry = await self._entry_of(sub, row)
-                if entry is not None:
-                    sub.put(entry, self._clock.monotonic())
-
-    async def _entry_of(self, sub: Subscription, row: tuple[Any, ...]) -> Entry[QueuedFile] | None:
-        """Read the file of a row; a vanished or unreadable one is closed here."""
-        seq, _, attempts, _, next_try, solo, batch_id, queue, name, path, origin, *_ = row
-        try:
-            queued = self._reader.queued(row)
-        except FileNotFoundError:
-            await self._acceptance.vanished(seq)
-            return None
-        except Poison as error:
-            file = Departure(seq, queue, os.fsdecode(name), os.fsdecode(path), origin)
-            await self._acceptance.give_up(sub.node, file, error, attempts=attempts)
-            sub.finished(seq)
-            return None
-        wait = next_try - self._clock.now().timestamp() if next_try is not None else 0.0
-        not_before = self._clock.monotonic() + wait if wait > 0 else 0.0
-        return sub.entry(queued, solo=bool(solo), not_before=not_before, batch=batch_id)
-
-    async def _start(self, sub: Subscription, entries: list[Entry[QueuedFile]]) -> Batch | None:
-        """Mark a batch as in flight, durably, before its handler runs."""
-        now = self._clock.now()
-        live: list[Entry[QueuedFile]] = []
-        deliveries: list[Delivery] = []
-        for entry in entries:
-            if (delivery := await self._still_due(sub, entry, now.timestamp())) is not None:
-                live.append(entry)
-                deliveries.append(delivery)
-        if not live:
-            sub.mailbox.done(entries[0].key, self._clock.monotonic())
-            return None
-        batch = self._board(sub, live, deliveries)
-        await self.disk.attempt(partial(_mark, batch=batch, at=now.timestamp()))
-        self._step("deliver.marked")
-        return batch
-
-    def _board(
-        self, sub: Subscription, entries: list[Entry[QueuedFile]], deliveries: list[Delivery]
-    ) -> Batch:
-        again = entries[0].batch
-        batch = Batch(again or self._ports.ids.new("batch"), sub.node, tuple(deliveries), fresh=not again)
-        sub.in_flight += 1
-        self._flights[batch.id] = Flight(sub, entries, batch)
-        return batch
-
-    def _reserve(self, sub: Subscription) -> None:
-        """Mark the next batch as in flight in the transaction of the commit that comes next.
-
-        One transaction a hop instead of two. Only what needs no look at the disk is reserved.
-        """
-        if not self.disk.clear.is_set() or sub.paused_until is not None:
-            return
-        entries = sub.mailbox.take(self._clock.monotonic())
-        if not entries:
-            return
-        if any(e.item.expires_at is not None or e.item.delivery.document is None for e in entries):
-            sub.mailbox.give_back(entries, self._clock.monotonic())
-            return
-        batch = self._board(sub, entries, [e.item.delivery for e in entries])
-        mark = partial(_mark, batch=batch, at=self._clock.now().timestamp())
-        sub.reserved.append((batch, self._writer.enqueue(mark)))
-
-    async def _hand_over(self, batch: Batch, marked: asyncio.Future[None]) -> Batch:
-        """A reserved batch, once it is marked; again by itself if that transaction could not be written."""
-        try:
-            await marked
-        except sqlite3.Error:
-            await self.disk.attempt(partial(_mark, batch=batch, at=self._clock.now().timestamp()))
-        self._step("deliver.marked")
-        return batch
-
-    async def _still_due(self, sub: Subscription, entry: Entry[QueuedFile], now: float) -> Delivery | None:
-        """The delivery with its content; None if it has expired, or its file is gone or unreadable."""
-        item = entry.item
-        if item.expires_at is not None and item.expires_at <= now:
-            await self._acceptance.expired(sub.node, departure(item))
-        else:
-            try:
-                return self._reader.again(item)
-            except FileNotFoundError:
-                await self._acceptance.vanished(entry.seq)
-            except Poison as error:
-                attempts = item.delivery.attempt - 1
-                await self._acceptance.give_up(sub.node, departure(item), error, attempts=attempts)
-        sub.finished(entry.seq)
-        return None
+        return await self._handing.next_batch(node)
 
     # ---- commit and fail
 
@@ -384,7 +245,7 @@ class FileEventBus:
         nothing has happened).
         """
         flight = self._flights.get(batch.id)
-        if flight is None:
+        if flight is None or flight.committing:
             return
         sub, now = flight.subscription, self._clock.now()
         plan = build_plan(
@@ -395,15 +256,18 @@ class FileEventBus:
                 plan.verdicts[seq] = replace(verdict, after_sec=self._failing.backoff(flight))
         departures = {e.seq: departure(e.item) for e in flight.entries}
         record = partial(self._books.record_commit, plan=plan, batch=batch, departures=departures, now=now)
-        self._reserve(sub)
-        committed = await self.disk.commit(record)
+        self._handing.reserve(sub)
+        flight.committing = True
+        try:
+            committed = await self.disk.commit(record)
+        finally:
+            flight.committing = False
         self._land(flight, committed, now)
 
     def _land(self, flight: Flight, committed: Committed | None, now: datetime) -> None:
         """The in-memory side of a commit."""
         sub = flight.subscription
-        if self._flights.pop(flight.batch.id, None) is None:
-            return  # the same commit, twice at once
+        del self._flights[flight.batch.id]
         sub.in_flight -= 1
         verdicts = committed.verdicts if committed else {}
         again = []
@@ -509,9 +373,10 @@ class FileEventBus:
         """Why nothing moves although something waits; "" when something does move."""
         if not self.disk.clear.is_set():
             return self.disk.stall_reason
+        now, monotonic = self._clock.now(), self._clock.monotonic()
         busy = [s for s in self._subs.values() if s.backlog]
         moves = self._tender is not None and self._tender.acceptable()
-        if moves or not busy or any(s.in_flight or self._pause_left(s) <= 0 for s in busy):
+        if moves or not busy or any(s.in_flight or s.pause_left(now, monotonic) <= 0 for s in busy):
             return ""
         return busy[0].pause_reason
 
@@ -525,13 +390,3 @@ class FileEventBus:
         """How files are noticed: ("inotify" | "polling", why it polls)."""
         watcher = self._tender.watcher if self._tender is not None else None
         return (watcher.mode, watcher.reason) if watcher is not None else ("off", "")
-
-
-def _mark(ledger: Ledger, batch: Batch, at: float) -> None:
-    for delivery in batch:
-        ledger.run("start_delivery", batch.id, at, batch.node, delivery.seq)
-
-
-def _rows_of(ledger: Ledger, suspect: Suspect) -> list[tuple[Any, ...]]:
-    found = (ledger.one("open_deliveries", suspect.node, seq - 1, 1) for seq in suspect.seqs)
-    return [row for row in found if row is not None and row[0] in suspect.seqs]

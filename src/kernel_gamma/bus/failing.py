@@ -1,5 +1,6 @@
 """What follows when a handler raised: wait, split, try again later, or set aside, as the error's class says.
 
+a fault of the folder     the node waits, no attempt is counted: no input is to blame for a page
 Park                      the node waits, the batch comes back unchanged, no attempt is counted
 several in the batch      split: each comes back alone, no attempt is counted
 Poison                    set aside

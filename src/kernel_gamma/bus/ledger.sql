@@ -294,8 +294,12 @@ SELECT at FROM commits ORDER BY n DESC LIMIT 1;
 -- Whether the file is sound: one row "ok", else what is broken.
 PRAGMA quick_check(5);
 
+-- name: gave_up
+-- The nodes that gave a file up.
+SELECT node FROM deliveries WHERE seq = ? AND status = 'dead';
+
 -- name: set_aside
 -- The newest file of this name in this queue that the bus wrote itself and that was given up.
-SELECT trust, final FROM files
+SELECT seq, trust, final FROM files
 WHERE name = ? AND queue = ? AND origin = 'bus' AND state = 'left' AND outcome = 'dead' AND final IS NOT NULL
 ORDER BY seq DESC LIMIT 1;

@@ -291,20 +291,29 @@ class Books:
             path = f"{queue}/{name}"
             if taken is not None:
                 path = f"{taken}/{os.fsdecode(fitting_name(b'%d_' % seq, os.fsencode(name)))}"
-            origin, trust = self._returned(ledger, queue, name)
+            origin, trust, gave_up = self._returned(ledger, queue, name)
             file = Departure(seq, queue, name, path, origin)
             self._enter(ledger, file, at, trust)
+            wanting = tuple(n for n in nodes if n in gave_up) or nodes
             for node in nodes:
                 ledger.run("add_delivery", node, seq)
-            accepted.append(Accepted(file, nodes, trust))
+                if node not in wanting:
+                    ledger.run("close_delivery", "finished", at, "finished before", 0, node, seq)
+            accepted.append(Accepted(file, wanting, trust))
         return accepted
 
-    def _returned(self, ledger: Ledger, queue: str, name: str) -> tuple[Literal["bus", "dropped"], Trust]:
-        """A file of ours that was set aside and has been put back is ours again, and trusted as it was."""
+    def _returned(
+        self, ledger: Ledger, queue: str, name: str
+    ) -> tuple[Literal["bus", "dropped"], Trust, frozenset[str]]:
+        """A file of ours that was set aside and has been put back is ours again, and trusted as it was.
+
+        Only the nodes that gave it up (the third value) try again: the others have finished with it.
+        """
         row = ledger.one("set_aside", os.fsencode(name), queue)
-        if row is None or os.path.lexists(os.path.join(self._root, row[1])):
-            return "dropped", "unknown"
-        return "bus", row[0]
+        if row is None or os.path.lexists(os.path.join(self._root, row[2])):
+            return "dropped", "unknown", frozenset()
+        gave_up = frozenset(node for (node,) in ledger.all("gave_up", row[0]))
+        return "bus", row[1], gave_up
 
     def stands(self, ledger: Ledger, queue: str, name: str) -> bool:
         """Whether the file at this place is in the books: written by the bus, or accepted where it lies."""

@@ -178,6 +178,7 @@ class Flight:
     subscription: Subscription
     entries: list[Entry[QueuedFile]]
     batch: Batch
+    committing: bool = False
 
 
 def departure(queued: QueuedFile) -> Departure:
