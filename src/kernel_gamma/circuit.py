@@ -91,7 +91,7 @@ class Circuit:
         try:
             outcome = await node.handle(batch)
             self._phase("committing")
-            await self._bus.commit(batch, outcome)
+            await self._bus.commit_ahead(batch, outcome)
         except asyncio.CancelledError:
             self._phase("committing")
             await self._bus.release(batch, reason="the daemon was stopped")

@@ -14,23 +14,26 @@ import asyncio
 import contextlib
 import os
 import random
-import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from kernel_gamma.bus.acceptance import Acceptance, AcceptancePorts
 from kernel_gamma.bus.apply import Applier
 from kernel_gamma.bus.delivery import Entry
 from kernel_gamma.bus.disk import Disk, DiskRules
 from kernel_gamma.bus.failing import Failing, FailingPorts
+from kernel_gamma.bus.flight_log import FlightLog
 from kernel_gamma.bus.folders import directory_of
 from kernel_gamma.bus.intake import IntakeRules
+from kernel_gamma.bus.lane import Lane, QueuedCommit
 from kernel_gamma.bus.ledger import Ledger
-from kernel_gamma.bus.plan import build_plan
+from kernel_gamma.bus.plan import Plan, build_plan
 from kernel_gamma.bus.reading import KEEP_BYTES, Reader
 from kernel_gamma.bus.records import Books, Committed, Departure
 from kernel_gamma.bus.recovery import Suspect, recover
@@ -49,10 +52,12 @@ from kernel_gamma.bus.writer import Writer
 from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Ids, PageStore
-from kernel_gamma.errors import Poison
+from kernel_gamma.errors import Fenced, Poison, Stop
 from kernel_gamma.settings import Settings
 
 __all__ = ["BusPorts", "FileEventBus"]
+
+log = structlog.get_logger(__name__)
 
 _LOAD_LEAST = 64
 """Rows read at once when the window is full of deliveries that must wait."""
@@ -71,6 +76,10 @@ class BusPorts:
     """The bytes of a dropped file to a document; raises Poison."""
     kill: KillSwitch
     observe: Observer
+    foresee: Callable[[Plan], None] = lambda plan: None
+    """Pages that a queued commit will write."""
+    stands: Callable[[Plan], None] = lambda plan: None
+    """They are written, or never will be."""
 
 
 class FileEventBus:
@@ -87,6 +96,9 @@ class FileEventBus:
         self._subs: dict[str, Subscription] = {}
         self._targets: dict[tuple[str, str], tuple[str, ...]] = {}
         self._flights: dict[str, Flight] = {}
+        self._flight_log = FlightLog(root / "flights.log")
+        self._lanes: dict[str, Lane] = {}
+        self._claims: dict[str, Mapping[str, Json]] = {}
         full = settings.bus.durability == "full"
         raw_root = os.fsencode(root)
         self._books = Books(raw_root, ports.pages, subscribers=self._subscribers)
@@ -123,6 +135,7 @@ class FileEventBus:
                 disk=self.disk,
                 settings=settings.bus,
                 flights=self._flights,
+                lands=self._flight_log.lands,
                 commit=self.commit,
                 observe=ports.observe,
                 jitter=random.Random(0).random,
@@ -142,6 +155,7 @@ class FileEventBus:
         """Recover what the last process left, list the directories, begin to watch."""
         for subscriber in subscribers:
             self._subs[subscriber.node] = Subscription(subscriber, self._settings.bus.window)
+            self._lanes[subscriber.node] = Lane(self.disk)
         recovered = recover(
             self._writer,
             self._books,
@@ -149,8 +163,10 @@ class FileEventBus:
             root=os.fsencode(self.root),
             nodes={s.node: s.watch for s in subscribers},
             now=self._clock.now(),
+            in_flight=list(self._flight_log.read()),
             max_deaths=self._settings.bus.max_attempts,
         )
+        self._flight_log.open()
         self._suspects = recovered.suspects
         for sub in self._subs.values():
             sub.backlog = recovered.backlog.get(sub.node, 0)
@@ -193,7 +209,12 @@ class FileEventBus:
         if self._tending is not None:
             self._tending.cancel()
             await asyncio.gather(self._tending, return_exceptions=True)
-        await self.disk.close(lambda ledger: ledger.run("release_running"))
+        for lane in self._lanes.values():
+            if self.disk.clear.is_set():
+                await lane.drain()
+            else:
+                lane.cancel()
+        self._flight_log.close(orderly=await self.disk.close())
 
     async def _listed(self) -> None:
         if self.on_listing is not None:
@@ -241,8 +262,6 @@ class FileEventBus:
         sub = self._subs[node]
         while True:
             sub.wake.clear()
-            if sub.reserved:
-                return await self._hand_over(*sub.reserved.popleft())
             await self.disk.clear.wait()
             pause = self._pause_left(sub)
             if pause <= 0:
@@ -319,44 +338,12 @@ class FileEventBus:
         if not live:
             sub.mailbox.done(entries[0].key, self._clock.monotonic())
             return None
-        batch = self._board(sub, live, deliveries)
-        await self.disk.attempt(partial(_mark, batch=batch, at=now.timestamp()))
-        self._step("deliver.marked")
-        return batch
-
-    def _board(
-        self, sub: Subscription, entries: list[Entry[QueuedFile]], deliveries: list[Delivery]
-    ) -> Batch:
-        again = entries[0].batch
+        again = live[0].batch
         batch = Batch(again or self._ports.ids.new("batch"), sub.node, tuple(deliveries), fresh=not again)
-        sub.in_flight += 1
-        self._flights[batch.id] = Flight(sub, entries, batch)
-        return batch
-
-    def _reserve(self, sub: Subscription) -> None:
-        """Mark the next batch as in flight in the transaction of the commit that comes next.
-
-        One transaction a hop instead of two. Only what needs no look at the disk is reserved.
-        """
-        if not self.disk.clear.is_set() or sub.paused_until is not None:
-            return
-        entries = sub.mailbox.take(self._clock.monotonic())
-        if not entries:
-            return
-        if any(e.item.expires_at is not None or e.item.delivery.document is None for e in entries):
-            sub.mailbox.give_back(entries, self._clock.monotonic())
-            return
-        batch = self._board(sub, entries, [e.item.delivery for e in entries])
-        mark = partial(_mark, batch=batch, at=self._clock.now().timestamp())
-        sub.reserved.append((batch, self._writer.enqueue(mark)))
-
-    async def _hand_over(self, batch: Batch, marked: asyncio.Future[None]) -> Batch:
-        """A reserved batch, once it is marked; again by itself if that transaction could not be written."""
-        try:
-            await marked
-        except sqlite3.Error:
-            await self.disk.attempt(partial(_mark, batch=batch, at=self._clock.now().timestamp()))
+        await self.disk.when_possible(lambda: self._flight_log.takes_off(batch))
         self._step("deliver.marked")
+        sub.in_flight += 1
+        self._flights[batch.id] = Flight(sub, live, batch, now.timestamp())
         return batch
 
     async def _still_due(self, sub: Subscription, entry: Entry[QueuedFile], now: float) -> Delivery | None:
@@ -378,14 +365,28 @@ class FileEventBus:
     # ---- commit and fail
 
     async def commit(self, batch: Batch, outcome: Outcome) -> None:
-        """Make an Outcome durable and carry it out: all of it, once.
+        """Make an Outcome durable and carry it out: all of it, once. Returns when it stands.
 
         Committing a batch again does nothing. Raises BadOutcome for what the node did not declare (then
         nothing has happened).
         """
+        queued = self._queue(batch, outcome)
+        if queued is not None:
+            await queued.done.wait()
+
+    async def commit_ahead(self, batch: Batch, outcome: Outcome) -> None:
+        """`commit` that returns when it is certain to happen before whatever the node commits next.
+
+        Until it stands, what is read of the self is shown as it will be (`BusPorts.foresee`).
+        """
+        queued = self._queue(batch, outcome)
+        if queued is not None:
+            await self._lanes[batch.node].room()
+
+    def _queue(self, batch: Batch, outcome: Outcome) -> QueuedCommit | None:
         flight = self._flights.get(batch.id)
-        if flight is None:
-            return
+        if flight is None or flight.committing:
+            return None
         sub, now = flight.subscription, self._clock.now()
         plan = build_plan(
             batch, outcome, emit_patterns=sub.subscriber.emit, mind=self._settings.mind, now=now
@@ -393,17 +394,57 @@ class FileEventBus:
         for seq, verdict in plan.verdicts.items():
             if verdict.status == "retry" and verdict.after_sec is None:
                 plan.verdicts[seq] = replace(verdict, after_sec=self._failing.backoff(flight))
+        flight.committing = True
+        plan.started_at = flight.started_at
         departures = {e.seq: departure(e.item) for e in flight.entries}
-        record = partial(self._books.record_commit, plan=plan, batch=batch, departures=departures, now=now)
-        self._reserve(sub)
-        committed = await self.disk.commit(record)
-        self._land(flight, committed, now)
+        queued = QueuedCommit(
+            partial(
+                self._books.record_commit,
+                plan=plan,
+                batch=batch,
+                departures=departures,
+                now=now,
+            ),
+            landed=lambda committed: self._land(flight, plan, committed, now),
+            failed=lambda error: self._commit_failed(flight, plan, error),
+        )
+        self._foresee(plan)
+        self._lanes[sub.node].push(queued)
+        return queued
 
-    def _land(self, flight: Flight, committed: Committed | None, now: datetime) -> None:
+    def _foresee(self, plan: Plan) -> None:
+        for claim in plan.claims:
+            self._claims[claim.key] = claim.value
+        self._ports.foresee(plan)
+
+    def _stands(self, plan: Plan) -> None:
+        for claim in plan.claims:
+            self._claims.pop(claim.key, None)
+        self._ports.stands(plan)
+
+    def claimed_ahead(self, key: str) -> Mapping[str, Json] | None:
+        """What a commit that does not stand yet claims under a key."""
+        return self._claims.get(key)
+
+    async def _commit_failed(self, flight: Flight, plan: Plan, error: Exception) -> None:
+        """The ledger would not take it."""
+        self._stands(plan)
+        flight.committing = False
+        if isinstance(error, (Fenced, Stop)):
+            if self.on_fatal is not None:
+                self.on_fatal(error)
+            return
+        log.error(
+            "a commit was refused", node=flight.batch.node, trace_id=flight.batch.trace_id, error=str(error)
+        )
+        await self._failing.fail(flight, error)
+
+    def _land(self, flight: Flight, plan: Plan, committed: Committed | None, now: datetime) -> None:
         """The in-memory side of a commit."""
         sub = flight.subscription
-        if self._flights.pop(flight.batch.id, None) is None:
-            return  # the same commit, twice at once
+        self._stands(plan)
+        del self._flights[flight.batch.id]
+        self._flight_log.lands(flight.batch)
         sub.in_flight -= 1
         verdicts = committed.verdicts if committed else {}
         again = []
@@ -525,11 +566,6 @@ class FileEventBus:
         """How files are noticed: ("inotify" | "polling", why it polls)."""
         watcher = self._tender.watcher if self._tender is not None else None
         return (watcher.mode, watcher.reason) if watcher is not None else ("off", "")
-
-
-def _mark(ledger: Ledger, batch: Batch, at: float) -> None:
-    for delivery in batch:
-        ledger.run("start_delivery", batch.id, at, batch.node, delivery.seq)
 
 
 def _rows_of(ledger: Ledger, suspect: Suspect) -> list[tuple[Any, ...]]:
