@@ -168,11 +168,7 @@ class Rig:
     async def drained(self) -> None:
         """Nothing dropped, waiting, held, in retry or in flight any more."""
         async with asyncio.timeout(20):
-            while True:
-                quiet = self.bus.quiet()
-                await self.bus.settle()
-                if quiet and self.bus.quiet():
-                    return
+            while not (await self.bus.settle() and self.bus.quiet()):
                 await asyncio.sleep(0.005)
 
     async def accepted(self, count: int) -> None:

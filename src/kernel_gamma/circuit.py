@@ -11,7 +11,7 @@ import structlog
 from kernel_gamma.bus.delivery import Hold, Limits
 from kernel_gamma.bus.event_bus import FileEventBus
 from kernel_gamma.bus.subscription import Subscriber
-from kernel_gamma.contracts.effects import Batch
+from kernel_gamma.contracts.effects import Batch, Outcome
 from kernel_gamma.errors import Fenced, Stop
 from kernel_gamma.nodes.base import Node, NodePorts
 from kernel_gamma.topology import Declared
@@ -20,6 +20,7 @@ __all__ = ["Circuit"]
 
 log = structlog.get_logger(__name__)
 
+Commit = Callable[[Batch, Outcome], Awaitable[None]]
 Phase = Literal["taking", "handling", "committing"]
 
 
@@ -73,25 +74,25 @@ class Circuit:
             self._phase("taking")
             batch = await self._bus.take_suspect(suspect)
             if batch is not None:
-                await self._handle(self._nodes[suspect.node], batch)
+                await self._handle(self._nodes[suspect.node], batch, self._bus.commit)
 
     async def _serve(self, node: Node) -> None:
         while not self._stopping:
             self._phase("taking")
             batch = await self._bus.next_batch(node.id)
-            await self._handle(node, batch)
+            await self._handle(node, batch, self._bus.commit_ahead)
 
     def _phase(self, phase: Phase) -> None:
         task = asyncio.current_task()
         if task in self._workers:
             self._workers[task] = phase
 
-    async def _handle(self, node: Node, batch: Batch) -> None:
+    async def _handle(self, node: Node, batch: Batch, commit: Commit) -> None:
         self._phase("handling")
         try:
             outcome = await node.handle(batch)
             self._phase("committing")
-            await self._bus.commit(batch, outcome)
+            await commit(batch, outcome)
         except asyncio.CancelledError:
             self._phase("committing")
             await self._bus.release(batch, reason="the daemon was stopped")

@@ -24,6 +24,7 @@ from kernel_gamma.bus.folders import ATTACHMENTS, SELF, SKELETON, STATUS_FILE
 from kernel_gamma.bus.inquiries import Inquiries
 from kernel_gamma.bus.journal import LedgerJournal
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
+from kernel_gamma.bus.plan import Plan
 from kernel_gamma.bus.records import Committed
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
@@ -108,6 +109,8 @@ class Mind:
                 parse=lambda raw: read_document(raw, max_depth=settings.inbox.max_depth),
                 kill=kill,
                 observe=self._observed,
+                foresee=self._foresee,
+                stands=self._stands_now,
             ),
         )
         self.bus.on_listing = self._look_at_pages
@@ -149,7 +152,7 @@ class Mind:
             prompts=Prompts(self.home.prompts_dir),
             settings=settings,
             place_of=self._inquiries.place_of,
-            seen=self._inquiries.seen,
+            seen=lambda key: self.bus.claimed_ahead(key) or self._inquiries.seen(key),
         )
 
     def _read_attachment(self, path: str) -> bytes:
@@ -206,9 +209,7 @@ class Mind:
     async def drained(self) -> str:
         """Wait until nothing is pending, held, in retry or in flight: "" then, or why the rest is stuck."""
         while True:
-            was_quiet = self.bus.quiet()
-            await self.bus.settle()
-            if was_quiet and self.bus.quiet():  # nobody was at work while the listing was made
+            if await self.bus.settle() and self.bus.quiet():
                 return ""
             if reason := self.bus.blocked():
                 return reason
@@ -223,6 +224,21 @@ class Mind:
         ref = PassageRef(self.ids.new("psg"), "note")
         cause = f"start_{self._ledger.boot}"
         await self.bus.commit_own(cause, Outcome.of(Append(page=NOW, text=text, passage=ref)))
+
+    def _foresee(self, plan: Plan) -> None:
+        """What a queued commit will add to the stream is read as if it stood."""
+        for append in plan.appends:
+            if append.page == NOW:
+                self.self_log.foresee(append.text)
+        for _, page, text, *_ in plan.replaces:
+            self.self_log.foresee_page(page, text)
+
+    def _stands_now(self, plan: Plan) -> None:
+        for append in plan.appends:
+            if append.page == NOW:
+                self.self_log.forget(append.text)
+        for _, page, text, *_ in plan.replaces:
+            self.self_log.forget_page(page, text)
 
     # ---- pages others touch
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -89,14 +89,24 @@ class Disk:
         self._pause_sec = _STALL_FIRST_SEC
 
     async def commit(self, record: Callable[[Ledger], Committed | None]) -> Committed | None:
-        """Record and apply; retried for as long as the disk is full. Returns once both are done.
+        """`commit_all` of one."""
+        (committed,) = await self.commit_all([record])
+        return committed
 
-        If the effects cannot be applied now, the commit stands all the same and `clear` is unset.
+    async def commit_all(
+        self, records: Sequence[Callable[[Ledger], Committed | None]]
+    ) -> list[Committed | None]:
+        """Record in one transaction and apply in order; retried for as long as the disk is full.
+
+        Returns once both are done. Effects that cannot be applied now stand in the ledger all the same,
+        and `clear` is unset.
         """
         while True:
             await self.clear.wait()
             try:
-                committed = await self.writer.submit(record, after=self._apply, durable=True)
+                committed = await self.writer.submit(
+                    lambda ledger: [record(ledger) for record in records], after=self._apply_all, durable=True
+                )
             except OSError as error:  # a page cannot be looked at: nothing is recorded yet
                 self._stall(describe(error))
                 continue
@@ -105,7 +115,7 @@ class Disk:
                     raise
                 self._stall_for_space(error)
                 continue
-            self._look_after(committed)
+            self._look_after(any(c is not None for c in committed))
             return committed
 
     async def attempt(self, run: Callable[[Ledger], T], *, after: Callable[[T], None] | None = None) -> T:
@@ -119,8 +129,12 @@ class Disk:
                     raise
                 self._stall_for_space(error)
 
-    def _apply(self, committed: Committed | None) -> None:
+    def _apply_all(self, commits: list[Committed | None]) -> None:
         """In the writer, right after the transaction."""
+        for committed in commits:
+            self._apply(committed)
+
+    def _apply(self, committed: Committed | None) -> None:
         if committed is None:
             return
         if self._stuck:
@@ -139,12 +153,12 @@ class Disk:
         self._books.applied(committed)
         self._marks.append(committed)
 
-    def _look_after(self, committed: Committed | None) -> None:
+    def _look_after(self, anything: bool) -> None:
         if self._stuck:
             self._stall(self._stuck_error)
         else:
             self._pause_sec = _STALL_FIRST_SEC
-        if committed is None:
+        if not anything:
             return
         loop = asyncio.get_running_loop()
         if len(self._marks) >= _MARK_MANY:
@@ -264,10 +278,24 @@ class Disk:
         """The ledger itself cannot grow: everybody waits, then tries again."""
         self._stall(f"ledger.db cannot be written: {error}; free some space and the mind goes on by itself")
 
-    async def close(self, last: Callable[[Ledger], object]) -> None:
-        """Run a last job, mark what is applied, sync, end the timers.
+    async def when_possible(self, write: Callable[[], None]) -> None:
+        """A small write beside the ledger; repeated for as long as the disk does not take it."""
+        while True:
+            await self.clear.wait()
+            try:
+                write()
+            except OSError as error:
+                if is_disk_full(error):
+                    self._stall_for_space(error)
+                else:
+                    self._stall(describe(error))
+                continue
+            return
 
-        Where nothing can be written any more (disk full, fenced) the next start finds out for itself.
+    async def close(self) -> bool:
+        """Mark what is applied, sync, end the timers.
+
+        False where nothing can be written any more (disk full, fenced): the next start finds out for itself.
         """
         for task in (self._checkpoint, self._recovering):
             if task is not None:
@@ -275,14 +303,16 @@ class Disk:
         if self._mark_timer is not None:
             self._mark_timer.cancel()
         try:
-            await self.writer.submit(last)
-            if not self._stuck:
-                await self.writer.submit(self._mark_job)
-                await self.checkpoint()
+            if self._stuck:
+                return False
+            await self.writer.submit(self._mark_job)
+            await self.checkpoint()
+            return True
         except Exception as error:
             if not (isinstance(error, Fenced) or is_disk_full(error)):
                 raise
             log.warning("the last words could not be written", error=str(error))
+            return False
         finally:
             await self.writer.drain()
             self.writer.close()

@@ -13,21 +13,25 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+import structlog
+
 from kernel_gamma.bus.acceptance import Acceptance, AcceptancePorts
 from kernel_gamma.bus.apply import Applier
 from kernel_gamma.bus.disk import Disk, DiskRules
 from kernel_gamma.bus.failing import Failing, FailingPorts
+from kernel_gamma.bus.flight_log import FlightLog
 from kernel_gamma.bus.folders import directory_of
 from kernel_gamma.bus.handing import Handing, HandingPorts
 from kernel_gamma.bus.intake import IntakeRules
+from kernel_gamma.bus.lane import Lane, QueuedCommit
 from kernel_gamma.bus.ledger import Ledger
-from kernel_gamma.bus.plan import build_plan
+from kernel_gamma.bus.plan import Plan, build_plan
 from kernel_gamma.bus.reading import KEEP_BYTES, Reader
 from kernel_gamma.bus.records import Books, Committed
 from kernel_gamma.bus.recovery import Suspect, recover
@@ -46,9 +50,12 @@ from kernel_gamma.bus.writer import Writer
 from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Ids, PageStore
+from kernel_gamma.errors import Fenced, Stop
 from kernel_gamma.settings import Settings
 
 __all__ = ["BusPorts", "FileEventBus"]
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,10 @@ class BusPorts:
     """The bytes of a dropped file to a document; raises Poison."""
     kill: KillSwitch
     observe: Observer
+    foresee: Callable[[Plan], None] = lambda plan: None
+    """Pages that a queued commit will write."""
+    stands: Callable[[Plan], None] = lambda plan: None
+    """They are written, or never will be."""
 
 
 class FileEventBus:
@@ -78,6 +89,9 @@ class FileEventBus:
         self._subs: dict[str, Subscription] = {}
         self._targets: dict[tuple[str, str], tuple[str, ...]] = {}
         self._flights: dict[str, Flight] = {}
+        self._flight_log = FlightLog(root / "flights.log")
+        self._lanes: dict[str, Lane] = {}
+        self._claims: dict[str, Mapping[str, Json]] = {}
         full = settings.bus.durability == "full"
         raw_root = os.fsencode(root)
         self._books = Books(raw_root, ports.pages, subscribers=self._subscribers)
@@ -114,6 +128,7 @@ class FileEventBus:
                 disk=self.disk,
                 settings=settings.bus,
                 flights=self._flights,
+                lands=self._flight_log.lands,
                 commit=self.commit,
                 observe=ports.observe,
                 jitter=random.Random(0).random,
@@ -124,7 +139,7 @@ class FileEventBus:
                 clock=ports.clock,
                 ids=ports.ids,
                 disk=self.disk,
-                writer=self._writer,
+                takes_off=self._flight_log.takes_off,
                 reader=self._reader,
                 acceptance=self._acceptance,
                 subscriptions=self._subs,
@@ -136,6 +151,7 @@ class FileEventBus:
         self._tender: Tender | None = None
         self._tending: asyncio.Task[None] | None = None
         self._suspects: list[Suspect] = []
+        self._commits = 0
         self.on_listing: Callable[[], Awaitable[None]] | None = None
         """Awaited after every listing of the directories: the mind looks at its pages then."""
         self.on_fatal: Callable[[BaseException], None] | None = None
@@ -147,6 +163,7 @@ class FileEventBus:
         """Recover what the last process left, list the directories, begin to watch."""
         for subscriber in subscribers:
             self._subs[subscriber.node] = Subscription(subscriber, self._settings.bus.window)
+            self._lanes[subscriber.node] = Lane(self.disk)
         recovered = recover(
             self._writer,
             self._books,
@@ -154,8 +171,10 @@ class FileEventBus:
             root=os.fsencode(self.root),
             nodes={s.node: s.watch for s in subscribers},
             now=self._clock.now(),
+            in_flight=list(self._flight_log.read()),
             max_deaths=self._settings.bus.max_attempts,
         )
+        self._flight_log.open()
         self._suspects = recovered.suspects
         for sub in self._subs.values():
             sub.backlog = recovered.backlog.get(sub.node, 0)
@@ -198,7 +217,12 @@ class FileEventBus:
         if self._tending is not None:
             self._tending.cancel()
             await asyncio.gather(self._tending, return_exceptions=True)
-        await self.disk.close(lambda ledger: ledger.run("release_running"))
+        for lane in self._lanes.values():
+            if self.disk.clear.is_set():
+                await lane.drain()
+            else:
+                lane.cancel()
+        self._flight_log.close(orderly=await self.disk.close())
 
     async def _listed(self) -> None:
         if self.on_listing is not None:
@@ -239,14 +263,28 @@ class FileEventBus:
     # ---- commit and fail
 
     async def commit(self, batch: Batch, outcome: Outcome) -> None:
-        """Make an Outcome durable and carry it out: all of it, once.
+        """Make an Outcome durable and carry it out: all of it, once. Returns when it stands.
 
         Committing a batch again does nothing. Raises BadOutcome for what the node did not declare (then
         nothing has happened).
         """
+        queued = self._queue(batch, outcome)
+        if queued is not None:
+            await self._lanes[batch.node].stands(queued)
+
+    async def commit_ahead(self, batch: Batch, outcome: Outcome) -> None:
+        """`commit` that returns when it is certain to happen before whatever the node commits next.
+
+        Until it stands, what is read of the self is shown as it will be (`BusPorts.foresee`).
+        """
+        queued = self._queue(batch, outcome)
+        if queued is not None:
+            await self._lanes[batch.node].room()
+
+    def _queue(self, batch: Batch, outcome: Outcome) -> QueuedCommit | None:
         flight = self._flights.get(batch.id)
         if flight is None or flight.committing:
-            return
+            return None
         sub, now = flight.subscription, self._clock.now()
         plan = build_plan(
             batch, outcome, emit_patterns=sub.subscriber.emit, mind=self._settings.mind, now=now
@@ -254,20 +292,61 @@ class FileEventBus:
         for seq, verdict in plan.verdicts.items():
             if verdict.status == "retry" and verdict.after_sec is None:
                 plan.verdicts[seq] = replace(verdict, after_sec=self._failing.backoff(flight))
-        departures = {e.seq: departure(e.item) for e in flight.entries}
-        record = partial(self._books.record_commit, plan=plan, batch=batch, departures=departures, now=now)
-        self._handing.reserve(sub)
         flight.committing = True
-        try:
-            committed = await self.disk.commit(record)
-        finally:
-            flight.committing = False
-        self._land(flight, committed, now)
+        plan.started_at = flight.started_at
+        departures = {e.seq: departure(e.item) for e in flight.entries}
+        queued = QueuedCommit(
+            partial(
+                self._books.record_commit,
+                plan=plan,
+                batch=batch,
+                departures=departures,
+                now=now,
+            ),
+            landed=lambda committed: self._land(flight, plan, committed, now),
+            failed=lambda error: self._commit_failed(flight, error),
+            refused=lambda: self._refused(flight, plan),
+        )
+        self._foresee(plan)
+        self._lanes[sub.node].push(queued)
+        return queued
 
-    def _land(self, flight: Flight, committed: Committed | None, now: datetime) -> None:
+    def _foresee(self, plan: Plan) -> None:
+        for claim in plan.claims:
+            self._claims[claim.key] = claim.value
+        self._ports.foresee(plan)
+
+    def _stands(self, plan: Plan) -> None:
+        for claim in plan.claims:
+            self._claims.pop(claim.key, None)
+        self._ports.stands(plan)
+
+    def claimed_ahead(self, key: str) -> Mapping[str, Json] | None:
+        """What a commit that does not stand yet claims under a key."""
+        return self._claims.get(key)
+
+    def _refused(self, flight: Flight, plan: Plan) -> None:
+        self._stands(plan)
+        flight.committing = False
+
+    async def _commit_failed(self, flight: Flight, error: Exception) -> None:
+        """The ledger would not take it: as if its handler had raised that."""
+        if isinstance(error, (Fenced, Stop)):
+            if self.on_fatal is not None:
+                self.on_fatal(error)
+            return
+        log.error(
+            "a commit was refused", node=flight.batch.node, trace_id=flight.batch.trace_id, error=str(error)
+        )
+        await self._failing.fail(flight, error)
+
+    def _land(self, flight: Flight, plan: Plan, committed: Committed | None, now: datetime) -> None:
         """The in-memory side of a commit."""
         sub = flight.subscription
+        self._stands(plan)
+        self._commits += 1
         del self._flights[flight.batch.id]
+        self._flight_log.lands(flight.batch)
         sub.in_flight -= 1
         verdicts = committed.verdicts if committed else {}
         again = []
@@ -316,12 +395,14 @@ class FileEventBus:
 
     async def fail(self, batch: Batch, error: BaseException) -> None:
         """A handler raised: wait, split, try again later, or set aside, as the error's class says."""
-        if (flight := self._flights.get(batch.id)) is not None:
+        flight = self._flights.get(batch.id)
+        if flight is not None and not flight.committing:
             await self._failing.fail(flight, error)
 
     async def release(self, batch: Batch, *, reason: str) -> None:
         """Back to the queue without an attempt; delivered again as the same batch."""
-        if (flight := self._flights.get(batch.id)) is not None:
+        flight = self._flights.get(batch.id)
+        if flight is not None and not flight.committing:
             await self._failing.release(flight, reason=reason)
 
     # ---- what others ask
@@ -351,11 +432,16 @@ class FileEventBus:
             return self._books.record_commit(ledger, plan, batch, {}, self._clock.now())
 
         await self.disk.commit(record)
+        self._commits += 1
 
-    async def settle(self) -> None:
-        """A fresh listing has been made and taken in; or nothing can be taken in, the disk being full."""
+    async def settle(self) -> bool:
+        """A fresh listing has been made and taken in; or nothing can be taken in, the disk being full.
+
+        True if nothing was committed meanwhile: then the listing has seen all that commits have dropped.
+        """
+        before = self._commits
         if self._tender is None:
-            return
+            return True
         waits = [asyncio.create_task(self._tender.settle()), asyncio.create_task(self.disk.stalled.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -363,6 +449,7 @@ class FileEventBus:
             for task in waits:
                 task.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+        return self._commits == before
 
     def quiet(self) -> bool:
         """Nothing dropped, open, in flight or stuck that the bus knows of."""

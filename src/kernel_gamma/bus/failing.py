@@ -49,6 +49,8 @@ class FailingPorts:
     settings: BusSettings
     flights: dict[str, Flight]
     """By batch id; a batch that comes back leaves it."""
+    lands: Callable[[Batch], None]
+    """It is in the air no more."""
     commit: Callable[[Batch, Outcome], Awaitable[None]]
     observe: Observer
     jitter: Callable[[], float]
@@ -172,6 +174,7 @@ class Failing:
         sub = flight.subscription
         if self._ports.flights.pop(flight.batch.id, None) is None:
             return
+        self._ports.lands(flight.batch)
         sub.in_flight -= 1
         sub.mailbox.give_back(entries, self._clock.monotonic())
         sub.wake.set()

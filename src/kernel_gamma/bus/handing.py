@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from kernel_gamma.bus.acceptance import Acceptance
@@ -19,7 +17,6 @@ from kernel_gamma.bus.reading import Reader
 from kernel_gamma.bus.records import Departure
 from kernel_gamma.bus.recovery import Suspect
 from kernel_gamma.bus.subscription import Flight, QueuedFile, Subscription, departure
-from kernel_gamma.bus.writer import Writer
 from kernel_gamma.contracts.effects import Batch, Delivery
 from kernel_gamma.contracts.ports import Clock, Ids
 from kernel_gamma.errors import Poison
@@ -39,7 +36,8 @@ class HandingPorts:
     clock: Clock
     ids: Ids
     disk: Disk
-    writer: Writer
+    takes_off: Callable[[Batch], None]
+    """Note a batch as in the air, for whoever comes after a death of the process. Raises OSError."""
     reader: Reader
     acceptance: Acceptance
     subscriptions: Mapping[str, Subscription]
@@ -57,8 +55,6 @@ class Handing:
         self._clock = ports.clock
         self._disk = ports.disk
         self._subs = ports.subscriptions
-        self._serving = False
-        """Suspects are through: workers ask for batches."""
 
     async def take_suspect(self, suspect: Suspect) -> Batch | None:
         """Hand a suspect over while nothing else is in flight; None if it is gone."""
@@ -75,12 +71,9 @@ class Handing:
 
     async def next_batch(self, node: str) -> Batch:
         """The next batch for a node; waits for it. Marked as in flight before it is returned."""
-        self._serving = True
         sub = self._subs[node]
         while True:
             sub.wake.clear()
-            if sub.reserved:
-                return await self._hand_over(*sub.reserved.popleft())
             await self._disk.clear.wait()
             pause = self._pause_left(sub)
             if pause <= 0:
@@ -157,45 +150,12 @@ class Handing:
         if not live:
             sub.mailbox.done(entries[0].key, self._clock.monotonic())
             return None
-        batch = self._board(sub, live, deliveries)
-        await self._disk.attempt(partial(_mark, batch=batch, at=now.timestamp()))
-        self._ports.step("deliver.marked")
-        return batch
-
-    def _board(
-        self, sub: Subscription, entries: list[Entry[QueuedFile]], deliveries: list[Delivery]
-    ) -> Batch:
-        again = entries[0].batch
+        again = live[0].batch
         batch = Batch(again or self._ports.ids.new("batch"), sub.node, tuple(deliveries), fresh=not again)
-        sub.in_flight += 1
-        self._ports.flights[batch.id] = Flight(sub, entries, batch)
-        return batch
-
-    def reserve(self, sub: Subscription) -> None:
-        """Mark the next batch as in flight in the transaction of the commit that comes next.
-
-        One transaction a hop instead of two. Only what needs no look at the disk is reserved, and nothing
-        while suspects are tried: each must be alone in flight.
-        """
-        if not self._serving or not self._disk.clear.is_set() or sub.paused_until is not None:
-            return
-        entries = sub.mailbox.take(self._clock.monotonic())
-        if not entries:
-            return
-        if any(e.item.expires_at is not None or e.item.delivery.document is None for e in entries):
-            sub.mailbox.give_back(entries, self._clock.monotonic())
-            return
-        batch = self._board(sub, entries, [e.item.delivery for e in entries])
-        mark = partial(_mark, batch=batch, at=self._clock.now().timestamp())
-        sub.reserved.append((batch, self._ports.writer.enqueue(mark)))
-
-    async def _hand_over(self, batch: Batch, marked: asyncio.Future[None]) -> Batch:
-        """A reserved batch, once it is marked; again by itself if that transaction could not be written."""
-        try:
-            await marked
-        except sqlite3.Error:
-            await self._disk.attempt(partial(_mark, batch=batch, at=self._clock.now().timestamp()))
+        await self._disk.when_possible(lambda: self._ports.takes_off(batch))
         self._ports.step("deliver.marked")
+        sub.in_flight += 1
+        self._ports.flights[batch.id] = Flight(sub, live, batch, now.timestamp())
         return batch
 
     async def _still_due(self, sub: Subscription, entry: Entry[QueuedFile], now: float) -> Delivery | None:
@@ -213,11 +173,6 @@ class Handing:
                 await self._ports.acceptance.give_up(sub.node, departure(item), error, attempts=attempts)
         sub.finished(entry.seq)
         return None
-
-
-def _mark(ledger: Ledger, batch: Batch, at: float) -> None:
-    for delivery in batch:
-        ledger.run("start_delivery", batch.id, at, batch.node, delivery.seq)
 
 
 def _rows_of(ledger: Ledger, suspect: Suspect) -> list[tuple[Any, ...]]:

@@ -44,7 +44,7 @@ def _first_schema(db: sqlite3.Connection) -> None:
             solo INTEGER NOT NULL DEFAULT 0, next_try REAL, error TEXT, started_at REAL, ended_at REAL,
             PRIMARY KEY (seq, node)) WITHOUT ROWID;
         CREATE INDEX deliveries_open ON deliveries (node, seq)
-            WHERE status IN ('waiting', 'running', 'retry');
+            WHERE status IN ('waiting', 'retry');
         CREATE TABLE commits (
             n INTEGER PRIMARY KEY, batch_id TEXT NOT NULL UNIQUE, node TEXT NOT NULL, trace_id TEXT,
             at REAL NOT NULL, plan TEXT, members TEXT NOT NULL, files TEXT NOT NULL, passages TEXT NOT NULL,

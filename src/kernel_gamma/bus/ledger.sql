@@ -41,11 +41,11 @@ SELECT state FROM files WHERE name = ? AND queue = ? ORDER BY seq DESC LIMIT 1;
 -- name: live_files
 -- Files in the books that should stand in their queues.
 SELECT seq, queue, name, path, origin FROM files
-WHERE seq IN (SELECT seq FROM deliveries WHERE status IN ('waiting', 'running', 'retry')) ORDER BY seq;
+WHERE seq IN (SELECT seq FROM deliveries WHERE status IN ('waiting', 'retry')) ORDER BY seq;
 
 -- name: live_file_nodes
 -- The nodes that are not through with a file.
-SELECT node FROM deliveries WHERE seq = ? AND status IN ('waiting', 'running', 'retry');
+SELECT node FROM deliveries WHERE seq = ? AND status IN ('waiting', 'retry');
 
 -- name: leave_file
 -- A file begins to leave its queue.
@@ -60,30 +60,22 @@ SELECT seq, queue, name, path, origin, trace_id, state FROM files WHERE seq = ?;
 SELECT d.seq, d.status, d.attempts, d.deaths, d.next_try, d.solo, d.batch_id,
        f.queue, f.name, f.path, f.origin, f.trust, f.accepted_at, f.expires_at
 FROM deliveries d JOIN files f ON f.seq = d.seq
-WHERE d.node = ? AND d.seq > ? AND d.status IN ('waiting', 'running', 'retry') AND f.state = 'live'
+WHERE d.node = ? AND d.seq > ? AND d.status IN ('waiting', 'retry') AND f.state = 'live'
 ORDER BY d.seq LIMIT ?;
 
 -- name: count_open
 -- How much waits for a node.
-SELECT count(*) FROM deliveries WHERE node = ? AND status IN ('waiting', 'running', 'retry');
-
--- name: running
--- Deliveries that were in flight when the last process ended.
-SELECT node, seq, batch_id, deaths, attempts, solo FROM deliveries
-WHERE status IN ('waiting', 'running', 'retry') AND status = 'running' ORDER BY batch_id, seq;
-
--- name: start_delivery
--- A delivery is in flight, as a member of a batch.
-UPDATE deliveries SET status = 'running', batch_id = ?, started_at = ? WHERE node = ? AND seq = ?;
+SELECT count(*) FROM deliveries WHERE node = ? AND status IN ('waiting', 'retry');
 
 -- name: release_delivery
 -- A delivery goes back to the queue without an attempt.
 UPDATE deliveries SET status = 'waiting', next_try = NULL, solo = ?, error = ?, batch_id = ?
-WHERE node = ? AND seq = ? AND status = 'running';
+WHERE node = ? AND seq = ? AND status IN ('waiting', 'retry');
 
 -- name: suspect_delivery
 -- The process died while this delivery was in flight.
-UPDATE deliveries SET status = 'waiting', deaths = ?, solo = ?, batch_id = ? WHERE node = ? AND seq = ?;
+UPDATE deliveries SET status = 'waiting', next_try = NULL, deaths = ?, solo = ?, batch_id = ?
+WHERE node = ? AND seq = ?;
 
 -- name: retry_delivery
 -- An attempt failed; there will be another.
@@ -94,13 +86,22 @@ WHERE node = ? AND seq = ?;
 -- A node is through with a file.
 UPDATE deliveries SET status = ?, ended_at = ?, error = coalesce(?, error), attempts = ? WHERE node = ? AND seq = ?;
 
+-- name: land_delivery
+-- A batch is through with a file.
+UPDATE deliveries SET status = ?, ended_at = ?, error = coalesce(?, error), attempts = ?, batch_id = ?,
+       started_at = ? WHERE node = ? AND seq = ?;
+
+-- name: delivery_in_the_air
+-- How a delivery stood when the last process ended, unless it was through.
+SELECT deaths, solo FROM deliveries WHERE node = ? AND seq = ? AND status IN ('waiting', 'retry');
+
 -- name: delivery_status
 -- How a node stands with a file.
 SELECT status, batch_id FROM deliveries WHERE node = ? AND seq = ?;
 
 -- name: still_open
 -- Nodes that are not through with a file.
-SELECT count(*) FROM deliveries WHERE seq = ? AND status IN ('waiting', 'running', 'retry');
+SELECT count(*) FROM deliveries WHERE seq = ? AND status IN ('waiting', 'retry');
 
 -- name: any_dead
 -- Whether any node gave a file up.
@@ -109,16 +110,16 @@ SELECT node, error, attempts FROM deliveries WHERE seq = ? AND status = 'dead' L
 -- name: add_missing_deliveries
 -- A node that joined the topology sees what still stands in its queues.
 SELECT seq, queue, name FROM files f
-WHERE seq IN (SELECT seq FROM deliveries WHERE status IN ('waiting', 'running', 'retry'))
+WHERE seq IN (SELECT seq FROM deliveries WHERE status IN ('waiting', 'retry'))
 AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = f.seq AND d.node = ?);
 
 -- name: orphan_deliveries
 -- Open deliveries of nodes that are not in the topology.
-SELECT DISTINCT node FROM deliveries WHERE status IN ('waiting', 'running', 'retry');
+SELECT DISTINCT node FROM deliveries WHERE status IN ('waiting', 'retry');
 
 -- name: orphan_files
 -- Files an absent node never finished.
-SELECT seq FROM deliveries WHERE node = ? AND status IN ('waiting', 'running', 'retry');
+SELECT seq FROM deliveries WHERE node = ? AND status IN ('waiting', 'retry');
 
 -- name: commit_of_batch
 -- Whether a batch has been committed.
@@ -215,7 +216,7 @@ SELECT prompt_tokens + completion_tokens FROM usage WHERE day = ?;
 
 -- name: status_counts
 -- Deliveries by node and status.
-SELECT node, status, count(*) FROM deliveries WHERE status IN ('waiting', 'running', 'retry') GROUP BY node, status;
+SELECT node, status, count(*) FROM deliveries WHERE status IN ('waiting', 'retry') GROUP BY node, status;
 
 -- name: trace_files
 -- Files of a trace, or with an id of their own.
@@ -249,7 +250,7 @@ SELECT made.value FROM commits c, json_each(c.files) AS made WHERE c.n = ?;
 -- name: trace_batch_members
 -- Files that were handled together.
 SELECT member.value FROM commits c, json_each(c.members) AS member WHERE c.batch_id = ?1
-UNION SELECT seq FROM deliveries WHERE status IN ('waiting', 'running', 'retry') AND batch_id = ?1;
+UNION SELECT seq FROM deliveries WHERE status IN ('waiting', 'retry') AND batch_id = ?1;
 
 -- name: trace_steps
 -- Model calls and tool runs of a batch.
@@ -260,11 +261,6 @@ FROM journal WHERE batch_id = ?;
 -- Passages a commit added.
 SELECT passage_id, page, offset, length, heading, kind FROM passages
 WHERE passage_id IN (SELECT told.value FROM commits c, json_each(c.passages) AS told WHERE c.n = ?);
-
--- name: release_running
--- An orderly stop: nothing is in flight any more.
-UPDATE deliveries SET status = 'waiting'
-WHERE status IN ('waiting', 'running', 'retry') AND status = 'running';
 
 -- name: recent_shas
 -- Bytes of the newest passages, to tell equal ones apart.

@@ -128,6 +128,8 @@ class Plan:
     batch_id: str
     node: str
     trace_id: str
+    started_at: float | None = None
+    """When the handler started, in epoch seconds."""
     appends: list[PlannedAppend] = field(default_factory=list)
     replaces: list[Operation] = field(default_factory=list)
     emits: list[PlannedEmit] = field(default_factory=list)

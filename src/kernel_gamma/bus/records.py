@@ -202,8 +202,9 @@ class Books:
         status = "finished" if verdict.status == "finished" else "dead"
         reason = f"{verdict.kind}: {verdict.reason}" if status == "dead" else None
         ledger.run(
-            "close_delivery", status, now.timestamp(), reason, delivery.attempt, plan.node, delivery.seq
-        )
+            "land_delivery", status, now.timestamp(), reason, delivery.attempt, plan.batch_id,
+            plan.started_at, plan.node, delivery.seq,
+        )  # fmt: skip
         if not file.sole and (ledger.one("still_open", delivery.seq) or (0,))[0]:
             return
         self._depart(ledger, plan, file, verdict, done, now)

@@ -8,11 +8,10 @@ them. Each is delivered again alone; only a death while alone counts, and enough
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 
 import structlog
@@ -20,6 +19,7 @@ import structlog
 from kernel_gamma.bus.apply import Applier
 from kernel_gamma.bus.disk import describe
 from kernel_gamma.bus.files import list_names, move
+from kernel_gamma.bus.flight_log import InFlight
 from kernel_gamma.bus.folders import INBOX, TAKEN, matches, shown
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.plan import decode
@@ -60,6 +60,7 @@ def recover(
     root: bytes,
     nodes: Mapping[str, tuple[str, ...]],
     now: datetime,
+    in_flight: Sequence[InFlight],
     max_deaths: int,
 ) -> Recovered:
     """Put the folder and the ledger in step. `nodes` are the subscribers with their watch patterns."""
@@ -71,7 +72,7 @@ def recover(
     departures: list[Committed] = []
     writer.run_now(lambda ledger: departures.extend(_close_orphans(ledger, books, nodes, now)), full=True)
     found.suspects = writer.run_now(
-        lambda ledger: _suspects(ledger, books, max_deaths, now, departures), full=True
+        lambda ledger: _suspects(ledger, books, in_flight, max_deaths, now, departures), full=True
     )
     _carry_out(writer, applier, departures, found)
     writer.run_now(lambda ledger: _join(ledger, nodes))
@@ -186,35 +187,55 @@ def _close_orphans(
 
 
 def _suspects(
-    ledger: Ledger, books: Books, max_deaths: int, now: datetime, departures: list[Committed]
+    ledger: Ledger,
+    books: Books,
+    in_flight: Sequence[InFlight],
+    max_deaths: int,
+    now: datetime,
+    departures: list[Committed],
 ) -> list[Suspect]:
-    rows = ledger.all("running")
-    batches = [list(group) for _, group in groupby(rows, key=lambda row: (row[0], row[2]))]
-    alone = len(batches) == 1
+    aloft = [(batch_id, node, _still_aloft(ledger, node, seqs)) for batch_id, node, seqs in in_flight]
+    aloft = [
+        (batch_id, node, rows)
+        for batch_id, node, rows in aloft
+        if rows and ledger.one("commit_of_batch", batch_id) is None
+    ]
     suspects: list[Suspect] = []
-    for batch in batches:
-        node, batch_id = batch[0][0], batch[0][2]
-        if alone and len(batch) == 1:
-            deaths = batch[0][3] + 1
-            if deaths >= max_deaths:
-                file = _departure(ledger, batch[0][1])
-                if file is not None:
-                    detail = f"the process died {deaths} times while this was handled alone"
-                    gone = books.record_dead(ledger, node, file, "killed_the_process", detail, deaths, now)
-                    departures.extend([gone] if gone is not None else [])
-                continue
-            ledger.run("suspect_delivery", deaths, batch[0][5], batch_id, node, batch[0][1])
-            suspects.append(Suspect(node, (batch[0][1],)))
-        elif alone:
+    for batch_id, node, rows in aloft:
+        if len(aloft) > 1:
+            for seq, deaths, solo in rows:
+                ledger.run("suspect_delivery", deaths, solo, batch_id, node, seq)
+            suspects.append(Suspect(node, tuple(seq for seq, _, _ in rows)))
+        elif len(rows) > 1:
             # A whole batch died alone: its members one by one, and nobody is charged yet.
-            for row in batch:
-                ledger.run("suspect_delivery", row[3], 1, None, node, row[1])
-                suspects.append(Suspect(node, (row[1],)))
+            for seq, deaths, _ in rows:
+                ledger.run("suspect_delivery", deaths, 1, None, node, seq)
+                suspects.append(Suspect(node, (seq,)))
         else:
-            for row in batch:
-                ledger.run("suspect_delivery", row[3], row[5], batch_id, node, row[1])
-            suspects.append(Suspect(node, tuple(row[1] for row in batch)))
+            seq, deaths, solo = rows[0]
+            if deaths + 1 < max_deaths:
+                ledger.run("suspect_delivery", deaths + 1, solo, batch_id, node, seq)
+                suspects.append(Suspect(node, (seq,)))
+            elif (gone := _killer(ledger, books, node, seq, deaths + 1, now)) is not None:
+                departures.append(gone)
     return suspects
+
+
+def _still_aloft(ledger: Ledger, node: str, seqs: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(seq, deaths, solo) of those that are not through."""
+    found = ((seq, ledger.one("delivery_in_the_air", node, seq)) for seq in seqs)
+    return [(seq, row[0], row[1]) for seq, row in found if row is not None]
+
+
+def _killer(
+    ledger: Ledger, books: Books, node: str, seq: int, deaths: int, now: datetime
+) -> Committed | None:
+    """It has ended the process often enough."""
+    file = _departure(ledger, seq)
+    if file is None:
+        return None
+    detail = f"the process died {deaths} times while this was handled alone"
+    return books.record_dead(ledger, node, file, "killed_the_process", detail, deaths, now)
 
 
 def _join(ledger: Ledger, nodes: Mapping[str, tuple[str, ...]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -77,8 +76,6 @@ class Subscription:
     pause_reason: str = ""
     last_error: str = ""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    reserved: deque[tuple[Batch, asyncio.Future[None]]] = field(default_factory=deque)
-    """Batches marked as in flight together with the commit before them, not yet handed over."""
     nonsense: list[int] = field(default_factory=list)
     """Numbers of the single events whose answers were unusable, one after the other."""
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -178,7 +175,10 @@ class Flight:
     subscription: Subscription
     entries: list[Entry[QueuedFile]]
     batch: Batch
+    started_at: float
+    """Epoch seconds, in the mind's time."""
     committing: bool = False
+    """Its Outcome is on the way into the ledger."""
 
 
 def departure(queued: QueuedFile) -> Departure:

@@ -101,6 +101,7 @@ _WORDS: Mapping[Language, Mapping[str, str]] = {
 }
 _BYTES_PER_TOKEN = 6
 """More than prose needs in either language: what is read of now.md to fill a token budget."""
+_LONGEST_PASSAGE_BYTES = 65_536
 _RECALLED = 8
 _SYSTEM_TURNS = 16
 _DATA_CHARS_PER_TOKEN = 3
@@ -225,7 +226,11 @@ class TurnBuilder:
         """The newest passages that fit, oldest first; the newest one is excerpted if it must be."""
         left = self._budgets.tail_tokens
         kept: list[str] = []
-        for passage in reversed(self._self_log.tail(left * _BYTES_PER_TOKEN) if left else []):
+        # A newest passage longer than the budget is shown in part rather than no stream at all.
+        passages = self._self_log.tail(left * _BYTES_PER_TOKEN) if left else []
+        if left and not passages:
+            passages = self._self_log.tail(_LONGEST_PASSAGE_BYTES)
+        for passage in reversed(passages):
             block = _block(passage)
             cost = self._count(block)
             if cost > left:

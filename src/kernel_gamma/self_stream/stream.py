@@ -28,6 +28,8 @@ STATE = "state.md"
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _HEADING_BYTES = re.compile(HEADING.pattern.replace(r"[ \t]", r"[ \t\r]").encode(), re.MULTILINE)
+_AHEAD = 64
+"""More passages than can be on their way at once."""
 _END_OF_DAY = " 23:59:59 +00:00"
 _MEMORIES, _DIARY, _ARCHIVE = "memories", "diary", "stream/archive"
 _NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -62,10 +64,42 @@ class SelfStream:
         """Those of them that the bound leaves room for."""
         self._held: dict[str, _Mark] = {}
         """And those that could be read, as they were when they were read: what the index holds."""
+        self._foreseen: list[tuple[str, list[Passage]]] = []
+        self._foreseen_pages: dict[str, list[str]] = {}
         self._tail: tuple[tuple[_Mark, int], list[Passage]] | None = None
+
+    def foresee(self, block: str) -> None:
+        """A rendered passage is on its way to now.md: until `forget`, the tail ends with it."""
+        self._foreseen.append((block, split(block)))
+
+    def forget(self, block: str) -> None:
+        """It stands, or never will."""
+        for index, (text, _) in enumerate(self._foreseen):
+            if text == block:
+                del self._foreseen[index]
+                return
+
+    def foresee_page(self, name: str, text: str) -> None:
+        """A page is about to be replaced: until `forget_page`, it is read as it will be."""
+        self._foreseen_pages.setdefault(name, []).append(text)
+
+    def forget_page(self, name: str, text: str) -> None:
+        """It stands, or never will."""
+        coming = self._foreseen_pages.get(name, [])
+        if text in coming:
+            coming.remove(text)
+        if not coming:
+            self._foreseen_pages.pop(name, None)
 
     def tail(self, max_bytes: int) -> list[Passage]:
         """The last whole passages of now.md within `max_bytes`, oldest first; reads only the end."""
+        standing = self._standing_tail(max_bytes)
+        for _, passages in self._foreseen:
+            # It may stand already: it is forgotten a moment after it is written.
+            standing += [p for p in passages if p not in standing[-_AHEAD:]]
+        return standing
+
+    def _standing_tail(self, max_bytes: int) -> list[Passage]:
         try:
             with opened(locate(self._root, NOW), os.O_RDONLY) as fd:
                 key = _Mark.of(os.fstat(fd)), max_bytes
@@ -101,7 +135,10 @@ class SelfStream:
 
         ValueError for what cannot be a page's name; OSError for what cannot be read.
         """
-        data = read(locate(self._root, name))
+        if coming := self._foreseen_pages.get(name):
+            data: bytes | None = coming[-1].encode("utf-8", "replace")
+        else:
+            data = read(locate(self._root, name))
         return Page(name, _text(data or b""), digest(data))
 
     def memories(self) -> list[str]:

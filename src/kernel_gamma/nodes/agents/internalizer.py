@@ -46,7 +46,9 @@ class Internalizer(Node):
         super().__init__(node_id, ports, config)
         self._role: Role = config.get("role") or "quality"
         budgets = ports.settings.internalizer
-        self.batch = BatchRule(max_count=_MOST, max_weight=budgets.batch_tokens)
+        # Each of them may be answered, and a passage may decide only so much.
+        most = min(_MOST, ports.settings.actions.max_per_passage)
+        self.batch = BatchRule(max_count=most, max_weight=budgets.batch_tokens)
         self._turns = TurnBuilder(ports.prompts, ports.self_log, self._count, budgets)
 
     def batch_by(self, delivery: Delivery) -> str:
