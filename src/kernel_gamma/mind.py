@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from kernel_gamma.actions.host import Tools
 from kernel_gamma.actions.registry import build_registry
 from kernel_gamma.bus.event_bus import BusPorts, FileEventBus
 from kernel_gamma.bus.files import Unreadable, overwrite, read_regular, write_whole
-from kernel_gamma.bus.folders import ATTACHMENTS, SELF, SKELETON, STATUS_FILE
+from kernel_gamma.bus.folders import ACKS, ATTACHMENTS, SELF, SKELETON, STATUS_FILE
 from kernel_gamma.bus.inquiries import Inquiries
 from kernel_gamma.bus.journal import LedgerJournal
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
@@ -55,6 +56,8 @@ log = structlog.get_logger(__name__)
 
 _PUT_BACK = timedelta(minutes=30)
 _STATUS_EVERY_SEC = 1.0
+_ACKS_EVERY_SEC = 3600.0
+_ACK_LIFE_SEC = 24 * 3600.0
 _LARGEST_ATTACHMENT = 20_000_000
 _PUT_BACK_NOTE: Mapping[Language, str] = {
     "en": "_I put this passage back: a save of this page from an editor had dropped it._",
@@ -117,6 +120,7 @@ class Mind:
         self.declared = load_topology(self.home.topology_file(settings), home)
         self._circuit = Circuit(self.bus, self.declared, self._ports(kill))
         self._language: Language = "zh" if settings.language == "zh" else "en"
+        self._acks_due = 0.0
         self._now_seen: tuple[int, int, int] | None = None
         self._status_timer: asyncio.TimerHandle | None = None
         self._started_at = self.clock.now()
@@ -248,6 +252,7 @@ class Mind:
         Passages that a foreign save of now.md has dropped are put back, once.
         """
         self.self_log.refresh()
+        self._drop_old_acks()
         mark = self.self_log.fingerprint(NOW)
         if mark == self._now_seen:
             return
@@ -259,6 +264,17 @@ class Mind:
         lost = self.self_log.missing(NOW, [block.encode("utf-8", "replace") for _, block in recent])
         for index in lost:
             await self._put_back(*recent[index])
+
+    def _drop_old_acks(self) -> None:
+        """Acks are for producers that wait: after a day nobody does. Looked at once an hour."""
+        if self.settings.clock.trial or self.clock.monotonic() < self._acks_due:
+            return
+        self._acks_due = self.clock.monotonic() + _ACKS_EVERY_SEC
+        oldest = self.clock.now().timestamp() - _ACK_LIFE_SEC
+        for ack in os.scandir(self.data / ACKS):
+            with suppress(OSError):
+                if ack.stat(follow_symlinks=False).st_mtime < oldest:
+                    os.unlink(ack.path)
 
     def _stands(self, passage_id: str) -> bool:
         place = self._inquiries.place_of(passage_id)

@@ -26,54 +26,56 @@ class LedgerDamaged(Exception):
     """The file is no readable SQLite database; `str()` says which."""
 
 
+_FIRST_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE files (
+    seq INTEGER PRIMARY KEY, queue TEXT NOT NULL, name BLOB NOT NULL, path BLOB NOT NULL,
+    origin TEXT NOT NULL, state TEXT NOT NULL, trust TEXT NOT NULL, file_id TEXT, trace_id TEXT,
+    session_key TEXT, accepted_at REAL NOT NULL, expires_at REAL, commit_n INTEGER,
+    final BLOB, outcome TEXT);
+CREATE INDEX files_name ON files (name);
+CREATE INDEX files_trace ON files (trace_id) WHERE trace_id IS NOT NULL;
+CREATE TABLE lookup (id TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id, seq)) WITHOUT ROWID;
+CREATE TABLE deliveries (
+    node TEXT NOT NULL, seq INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'waiting', batch_id TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0,
+    solo INTEGER NOT NULL DEFAULT 0, next_try REAL, error TEXT, started_at REAL, ended_at REAL,
+    PRIMARY KEY (seq, node)) WITHOUT ROWID;
+CREATE INDEX deliveries_open ON deliveries (node, seq)
+    WHERE status IN ('waiting', 'retry');
+CREATE TABLE commits (
+    n INTEGER PRIMARY KEY, batch_id TEXT NOT NULL UNIQUE, node TEXT NOT NULL, trace_id TEXT,
+    at REAL NOT NULL, plan TEXT, members TEXT NOT NULL, files TEXT NOT NULL, passages TEXT NOT NULL,
+    outputs TEXT NOT NULL, applied INTEGER NOT NULL DEFAULT 0, synced INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX commits_unsynced ON commits (n) WHERE synced = 0;
+CREATE TABLE passages (
+    passage_id TEXT PRIMARY KEY, commit_n INTEGER NOT NULL, page TEXT NOT NULL,
+    offset INTEGER NOT NULL, length INTEGER NOT NULL, sha256 TEXT NOT NULL, heading TEXT NOT NULL,
+    kind TEXT NOT NULL, at REAL NOT NULL, batch_id TEXT NOT NULL, trace_id TEXT,
+    put_back INTEGER NOT NULL DEFAULT 0, block TEXT) WITHOUT ROWID;
+CREATE TABLE claims (
+    key TEXT PRIMARY KEY, value TEXT NOT NULL, expires_at REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX claims_expiry ON claims (expires_at);
+CREATE TABLE journal (
+    batch_id TEXT NOT NULL, step TEXT NOT NULL, node TEXT NOT NULL, kind TEXT NOT NULL, trace_id TEXT,
+    started_at REAL NOT NULL, ended_at REAL, result TEXT, day TEXT, role TEXT, model TEXT,
+    prompt_tokens INTEGER, completion_tokens INTEGER, cached_tokens INTEGER, cost REAL,
+    PRIMARY KEY (batch_id, step)) WITHOUT ROWID;
+CREATE TABLE usage (
+    day TEXT PRIMARY KEY, calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL, cost REAL NOT NULL) WITHOUT ROWID;
+"""
+
+
 def _first_schema(db: sqlite3.Connection) -> None:
-    db.executescript(
-        """
-        CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-        CREATE TABLE files (
-            seq INTEGER PRIMARY KEY, queue TEXT NOT NULL, name BLOB NOT NULL, path BLOB NOT NULL,
-            origin TEXT NOT NULL, state TEXT NOT NULL, trust TEXT NOT NULL, file_id TEXT, trace_id TEXT,
-            session_key TEXT, accepted_at REAL NOT NULL, expires_at REAL, commit_n INTEGER,
-            final BLOB, outcome TEXT);
-        CREATE INDEX files_name ON files (name);
-        CREATE INDEX files_trace ON files (trace_id) WHERE trace_id IS NOT NULL;
-        CREATE TABLE lookup (id TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id, seq)) WITHOUT ROWID;
-        CREATE TABLE deliveries (
-            node TEXT NOT NULL, seq INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'waiting', batch_id TEXT,
-            attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0,
-            solo INTEGER NOT NULL DEFAULT 0, next_try REAL, error TEXT, started_at REAL, ended_at REAL,
-            PRIMARY KEY (seq, node)) WITHOUT ROWID;
-        CREATE INDEX deliveries_open ON deliveries (node, seq)
-            WHERE status IN ('waiting', 'retry');
-        CREATE TABLE commits (
-            n INTEGER PRIMARY KEY, batch_id TEXT NOT NULL UNIQUE, node TEXT NOT NULL, trace_id TEXT,
-            at REAL NOT NULL, plan TEXT, members TEXT NOT NULL, files TEXT NOT NULL, passages TEXT NOT NULL,
-            outputs TEXT NOT NULL, applied INTEGER NOT NULL DEFAULT 0, synced INTEGER NOT NULL DEFAULT 0);
-        CREATE INDEX commits_unsynced ON commits (n) WHERE synced = 0;
-        CREATE TABLE passages (
-            passage_id TEXT PRIMARY KEY, commit_n INTEGER NOT NULL, page TEXT NOT NULL,
-            offset INTEGER NOT NULL, length INTEGER NOT NULL, sha256 TEXT NOT NULL, heading TEXT NOT NULL,
-            kind TEXT NOT NULL, at REAL NOT NULL, batch_id TEXT NOT NULL, trace_id TEXT,
-            put_back INTEGER NOT NULL DEFAULT 0, block TEXT) WITHOUT ROWID;
-        CREATE TABLE claims (
-            key TEXT PRIMARY KEY, value TEXT NOT NULL, expires_at REAL NOT NULL) WITHOUT ROWID;
-        CREATE INDEX claims_expiry ON claims (expires_at);
-        CREATE TABLE journal (
-            batch_id TEXT NOT NULL, step TEXT NOT NULL, node TEXT NOT NULL, kind TEXT NOT NULL, trace_id TEXT,
-            started_at REAL NOT NULL, ended_at REAL, result TEXT, day TEXT, role TEXT, model TEXT,
-            prompt_tokens INTEGER, completion_tokens INTEGER, cached_tokens INTEGER, cost REAL,
-            PRIMARY KEY (batch_id, step)) WITHOUT ROWID;
-        CREATE TABLE usage (
-            day TEXT PRIMARY KEY, calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
-            completion_tokens INTEGER NOT NULL, cost REAL NOT NULL) WITHOUT ROWID;
-        """
-    )
+    for statement in _FIRST_SCHEMA.split(";"):  # executescript would end the transaction
+        db.execute(statement)
 
 
 MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
     ("2026-11 first schema", _first_schema),
 )
-"""Applied once each, in order, and recorded; only forward."""
+"""Applied once each, in order, each in a transaction of its own, and recorded; only forward."""
 
 
 @cache
@@ -145,9 +147,10 @@ class Ledger:
             return
         for number, (name, migrate) in enumerate(MIGRATIONS, 1):
             if number > version:
-                migrate(self._db)
-                self._db.execute(f"PRAGMA user_version = {number}")
-                self.run("set_meta", f"migration {number}", name)
+                with self.transaction(full=True):
+                    migrate(self._db)
+                    self._db.execute(f"PRAGMA user_version = {number}")
+                    self.run("set_meta", f"migration {number}", name)
 
     def take_over(self) -> int:
         """Raise the boot number: commits of any older process are refused from here on."""

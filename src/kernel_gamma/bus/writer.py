@@ -127,12 +127,15 @@ class Writer:
 
     def _flush(self, group: list[_Job]) -> list[Any]:
         """One transaction for the group; results in order, an exception in place of a failed one."""
-        full = self._full and any(job.durable for job in group)
+        durable = any(job.durable for job in group)
+        full = self._full and durable
         try:
             with self._ledger.transaction(full=full):
                 results = [job.run(self._ledger) for job in group]
-                self._step("commit.before")
-            self._step("commit.recorded")
+                if durable:
+                    self._step("commit.before")
+            if durable:
+                self._step("commit.recorded")
         except Exception as error:  # noqa: BLE001 - every waiter gets it
             if len(group) == 1:
                 return [error]
