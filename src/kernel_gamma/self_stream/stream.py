@@ -94,9 +94,10 @@ class SelfStream:
     def tail(self, max_bytes: int) -> list[Passage]:
         """The last whole passages of now.md within `max_bytes`, oldest first; reads only the end."""
         standing = self._standing_tail(max_bytes)
-        for _, passages in self._foreseen:
+        if self._foreseen:
             # It may stand already: it is forgotten a moment after it is written.
-            standing += [p for p in passages if p not in standing[-_AHEAD:]]
+            known = {p.text for p in standing[-_AHEAD:]}
+            standing += [p for _, passages in self._foreseen for p in passages if p.text not in known]
         return standing
 
     def _standing_tail(self, max_bytes: int) -> list[Passage]:
