@@ -452,3 +452,12 @@ def test_every_topic_has_a_safe_name(topic: str) -> None:
 def test_quotation_marks_of_json_never_hide(data: dict[str, int]) -> None:
     problem = check(f"I noted {json.dumps(data, ensure_ascii=False)}")
     assert problem is not None and "JSON" in problem
+
+
+def test_a_passage_that_does_not_end_is_refused_in_its_own_language() -> None:
+    endless = check_passage("I say a lot. " * 10_000, prompt_sources=(), event_texts=())
+    assert endless is not None
+    assert "too long" in endless
+    chinese = check_passage("我说了很多。" * 20_000, prompt_sources=(), event_texts=())
+    assert chinese is not None
+    assert "太长" in chinese

@@ -171,7 +171,14 @@ def _unwrap(text: str) -> str:
 
 # --- is it a passage? ----------------------------------------------------------------------------
 
+LONGEST_TEXT = 100_000
+"""Characters of a passage or a state page; more is a model that cannot stop."""
+
 _PROBLEMS = {
+    "long": (
+        "{what} is far too long; say it in a few paragraphs.",
+        "{what}太长了；请用几段话说完。",
+    ),
     "empty": (
         "{what} is empty; tell in your own words what happened.",
         "{what}是空的；请用自己的话写下发生了什么。",
@@ -244,6 +251,8 @@ def _check(text: str, what: tuple[str, str], sources: Sequence[str], events: Seq
 def _problem(text: str, sources: Sequence[str], events: Sequence[str]) -> tuple[str | None, str]:
     if not any(map(str.isalnum, text)):
         return "empty", ""
+    if len(text) > LONGEST_TEXT:
+        return "long", ""
     if _holds_json(text):
         return "json", ""
     if _FIRST_PERSON.search(text) is None:
