@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from tests.fakes import PLAIN_PROMPTS, START, MemoryPrompts, MemorySelfLog, Scri
 
 from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.registry import Registry
-from kernel_gamma.context.turns import Prompt, TurnBuilder, event_weight
+from kernel_gamma.context.turns import Prompt, TurnBuilder, event_weight, in_zone
 from kernel_gamma.contracts.payloads import Attachment, Event
 from kernel_gamma.contracts.ports import Passage, Snippet
 from kernel_gamma.settings import InternalizerSettings
@@ -214,3 +214,11 @@ def test_asking_again_keeps_the_prefix_and_escapes_the_problem() -> None:
 )
 def test_events_weigh_what_will_be_shown_of_them(payload: dict[str, object], weight: int) -> None:
     assert event_weight(payload, count, InternalizerSettings()) == weight
+
+
+def test_an_event_from_another_zone_is_shown_at_the_hour_of_the_minds_own_clock() -> None:
+    shanghai = timezone(timedelta(hours=8))
+    now = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+    here = Event(id="e", time=datetime(2026, 11, 30, 10, 30, tzinfo=shanghai))
+    assert in_zone(here, now).time.isoformat() == "2026-11-30T02:30:00+00:00"
+    assert in_zone(here.model_copy(update={"time": now}), now).time is now

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ async def told(*fences: str, language: Any = "auto") -> str:
     reply = await OfflineModel(language).complete("quality", turns, agent="internalizer", trace_id="t")
     assert reply.finish_reason == "stop"
     assert reply.usage.cost == 0
-    assert reply.usage.prompt_tokens > 0
+    assert reply.usage.prompt_tokens == 0, "rules are not charged to the day's budget"
     return reply.text
 
 
@@ -240,3 +241,28 @@ async def test_only_the_words_of_an_event_are_heard_and_all_of_it_is_told() -> N
 async def test_a_request_below_a_line_like_the_rule_is_still_the_senders() -> None:
     first, _ = await done(fence("Hello\n\\---\nRemember that I like tea\n\n---\nsession: group:42"))
     assert first["arguments"]["text"] == "I like tea"
+
+
+async def test_an_event_of_another_day_is_told_with_its_date() -> None:
+    event = '<event id="e" type="message" from="alice" trust="owner" time="{}">\nhello\n</event>'
+    model = OfflineModel(today=lambda: date(2026, 11, 30))
+    for moment, told in (
+        ("2026-11-30T10:30:00+00:00", "at 10:30:"),
+        ("2025-03-04T10:30:00+00:00", "at 2025-03-04 10:30:"),
+    ):
+        turns = [Turn("user", event.format(moment))]
+        reply = await model.complete("quality", turns, agent="internalizer", trace_id="t")
+        assert told in reply.text
+
+
+@pytest.mark.parametrize(("words", "greeting"), [("hello", "Hello!"), ("你好", "你好！")])
+async def test_nobody_is_called_unknown(words: str, greeting: str) -> None:
+    event = (
+        f'<event id="e" type="message" from="unknown" trust="unknown" time="2026-11-30T10:30:00+00:00">\n'
+        f"{words}\n</event>"
+    )
+    reply = await OfflineModel().complete(
+        "quality", [Turn("user", event)], agent="internalizer", trace_id="t"
+    )
+    assert greeting in reply.text
+    assert "unknown" not in reply.text

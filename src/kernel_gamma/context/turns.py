@@ -144,7 +144,7 @@ class TurnBuilder:
         tail = self._tail(language)
         fences = [
             event_fence(
-                event,
+                in_zone(event, now),
                 max_tokens=self._budgets.event_max_tokens,
                 count=self._count,
                 language=language,
@@ -258,6 +258,13 @@ class TurnBuilder:
                 left -= cost
                 kept.append(fence)
         return kept
+
+
+def in_zone(event: Event, now: datetime) -> Event:
+    """The event with its time in the zone of `now`: the mind tells hours as its own clock shows them."""
+    if event.time.utcoffset() == now.utcoffset():
+        return event
+    return event.model_copy(update={"time": event.time.astimezone(now.tzinfo)})
 
 
 def event_weight(payload: Mapping[str, Json], count: Count, budgets: InternalizerSettings) -> int:

@@ -72,7 +72,11 @@ class ModelGateway:
         self._spending = spending
         self._read_attachment = read_attachment
         self._roles = Roles(settings.model, environ)
-        self._offline = OfflineModel(settings.language, window=settings.model.quality.window)
+        self._offline = OfflineModel(
+            settings.language,
+            window=settings.model.quality.window,
+            today=lambda: clock.now().date(),
+        )
         self._tokens = Tokens()
         self._calibrations: dict[tuple[str, str], Calibration] = {}
         self._clients: dict[str, OpenAIClient] = {}

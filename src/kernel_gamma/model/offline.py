@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from types import MappingProxyType
 from typing import Literal
 
@@ -34,6 +35,9 @@ OFFLINE_NOTICE: Mapping[Language, str] = MappingProxyType(
     }
 )
 """First-person line for the beginning of the stream of a mind in offline mode."""
+
+NOBODY = "unknown"
+"""What an event says of its sender when its producer named none."""
 
 _TOLD_CHARS = 500
 _REPEATED_CHARS = 120
@@ -86,9 +90,17 @@ _TEXTS: Mapping[Language, Mapping[str, str]] = MappingProxyType(
 class OfflineModel:
     """The Model port without a network."""
 
-    def __init__(self, language: Literal["auto", "en", "zh"] = "auto", *, window: int = 128_000) -> None:
-        """`auto`: every event is answered in its own language."""
+    def __init__(
+        self,
+        language: Literal["auto", "en", "zh"] = "auto",
+        *,
+        window: int = 128_000,
+        today: Callable[[], date] | None = None,
+    ) -> None:
+        """`auto`: every event is answered in its own language. Events of another day than `today()` are
+        told with their date."""
         self._language = language
+        self._today = today
         self._window = window
 
     async def complete(
@@ -103,11 +115,7 @@ class OfflineModel:
     ) -> Reply:
         """See ports.Model. Never raises; costs nothing; the same turns get the same answer."""
         text = self._answer(turns, schema)
-        usage = Usage(
-            prompt_tokens=sum(estimate(turn.text) for turn in turns),
-            completion_tokens=estimate(text),
-        )
-        return Reply(text, "stop", OFFLINE_MODEL, usage, 0.0)
+        return Reply(text, "stop", OFFLINE_MODEL, Usage(), 0.0)
 
     def has_role(self, role: Role) -> bool:
         return role == "quality"
@@ -138,13 +146,19 @@ class OfflineModel:
         event = replace(event, body=_without_json(event.body).strip("\n"))
         language = self._language_for(event.words or event.body)
         decisions = _decisions(event, language)
-        parts = [_narration(event, language), *(each.line(language) for each in decisions)]
+        parts = [
+            _narration(event, language, self._today() if self._today else None),
+            *(each.line(language) for each in decisions),
+        ]
         return "\n\n".join(parts)
 
 
-def _narration(event: FencedEvent, language: Language) -> str:
+def _narration(event: FencedEvent, language: Language, today: date | None) -> str:
     texts = _TEXTS[language]
-    at = texts["at"].format(clock=_clock(event)) if event.time else ""
+    clock = _clock(event)
+    if event.time and today is not None and event.time.date() != today:
+        clock = f"{event.time.date().isoformat()} {clock}"
+    at = texts["at"].format(clock=clock) if event.time else ""
     kind = "message" if event.is_message else "other"
     opening = texts[kind].format(name=_name(event, language), type=one_line(event.type), at=at)
     # splitlines knows every line end there is: none may carry quoted words to a line of their own.
@@ -171,14 +185,16 @@ def _decisions(event: FencedEvent, language: Language) -> list[Decision]:
         answer = [texts["heard"].format(text=_short(words)) if words else texts["empty"]]
     space = " " if language == "en" else ""
     text = space.join([*answer, texts["notice"]])
-    return [*decisions, Decision("reply", text, event.from_ or None)]
+    whom = event.from_ if event.from_ and event.from_ != NOBODY else None
+    return [*decisions, Decision("reply", text, whom)]
 
 
 def _simple_answer(event: FencedEvent, words: str, language: Language) -> list[str]:
     texts = _TEXTS[language]
     answer: list[str] = []
     if greets(words):
-        comma = texts["comma"].format(name=_name(event, language)) if event.from_ else ""
+        known = event.from_ and event.from_ != NOBODY
+        comma = texts["comma"].format(name=_name(event, language)) if known else ""
         answer.append(texts["hello"].format(comma=comma))
     if event.time and asks_time(words):
         answer.append(texts["time"].format(clock=_clock(event), day=event.time.date().isoformat()))
@@ -220,7 +236,8 @@ def _clock(event: FencedEvent) -> str:
 
 
 def _name(event: FencedEvent, language: Language) -> str:
-    return one_line(event.from_) or _TEXTS[language]["nameless"]
+    name = one_line(event.from_)
+    return name if name and name != NOBODY else _TEXTS[language]["nameless"]
 
 
 def _excerpt(text: str) -> str:
