@@ -99,7 +99,7 @@ def test_waits_durations_calls_and_outputs_are_told(ask: Ask, data: Path) -> Non
     assert inner.handling_sec is not None
     (call,) = inner.steps
     assert (call.kind, call.role, call.model, call.failed) == ("model", "quality", "offline", None)
-    assert call.prompt_tokens
+    assert (call.prompt_tokens, call.completion_tokens) == (0, 0), "rules cost nothing"
     assert outer.steps[0].role == "fast"
     (passage,) = inner.passages
     now = (data / "self" / passage.page).read_bytes()

@@ -102,7 +102,7 @@ async def watching(
         "x.swp",
     ],
 )
-def test_b10_temporary_names_of_other_tools_are_ignored_everywhere(name: str) -> None:
+def test_B10_temporary_names_of_other_tools_are_ignored_everywhere(name: str) -> None:
     assert ignored(name)
     assert ignored(name, queue=False)
 
@@ -126,7 +126,7 @@ async def test_a_file_renamed_in_and_a_file_closed_are_told_apart(tmp_path: Path
 
 
 @on_linux
-async def test_b10_the_rename_to_the_final_name_is_the_drop(tmp_path: Path) -> None:
+async def test_B10_the_rename_to_the_final_name_is_the_drop(tmp_path: Path) -> None:
     async with watching(tmp_path) as watched:
         draft = watched.inbox / ".e.json.Gx31Qa"
         draft.write_text("{}")
@@ -139,7 +139,7 @@ async def test_b10_the_rename_to_the_final_name_is_the_drop(tmp_path: Path) -> N
 
 
 @on_linux
-async def test_b02_our_own_moves_out_say_nothing_and_hold_up_nothing(tmp_path: Path) -> None:
+async def test_B02_our_own_moves_out_say_nothing_and_hold_up_nothing(tmp_path: Path) -> None:
     async with watching(tmp_path) as watched:
         (tmp_path / "done").mkdir()
         for number in range(100):
@@ -151,7 +151,7 @@ async def test_b02_our_own_moves_out_say_nothing_and_hold_up_nothing(tmp_path: P
 
 
 @on_linux
-async def test_b03_reading_a_file_makes_no_hint(tmp_path: Path) -> None:
+async def test_B03_reading_a_file_makes_no_hint(tmp_path: Path) -> None:
     async with watching(tmp_path) as watched:
         watched.drop("e.json")
         await watched.until_told("e.json")
@@ -163,7 +163,7 @@ async def test_b03_reading_a_file_makes_no_hint(tmp_path: Path) -> None:
 
 
 @on_linux
-async def test_b07_names_that_are_no_utf8_survive(tmp_path: Path) -> None:
+async def test_B07_names_that_are_no_utf8_survive(tmp_path: Path) -> None:
     async with watching(tmp_path) as watched:
         names = [b"\xff\xfe.json", b"new\nline.json", b"-dash.json", b" space.json", b"last.json"]
         for name in names:
@@ -173,7 +173,7 @@ async def test_b07_names_that_are_no_utf8_survive(tmp_path: Path) -> None:
 
 
 @on_linux
-async def test_b11_every_save_by_rename_is_told_for_a_page_that_is_no_queue(tmp_path: Path) -> None:
+async def test_B11_every_save_by_rename_is_told_for_a_page_that_is_no_queue(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     async with watching(tmp_path, "config") as watched:
         watched.drop("kernel.yaml", "config")
@@ -184,7 +184,7 @@ async def test_b11_every_save_by_rename_is_told_for_a_page_that_is_no_queue(tmp_
 
 
 @on_linux
-async def test_b04_a_failing_callback_stops_nothing(tmp_path: Path) -> None:
+async def test_B04_a_failing_callback_stops_nothing(tmp_path: Path) -> None:
     async with watching(tmp_path) as watched:
         watched.fail = True
         watched.drop("first.json")
@@ -194,7 +194,7 @@ async def test_b04_a_failing_callback_stops_nothing(tmp_path: Path) -> None:
 
 
 @on_linux
-async def test_b04_a_dead_thread_is_found_and_replaced(tmp_path: Path) -> None:
+async def test_B04_a_dead_thread_is_found_and_replaced(tmp_path: Path) -> None:
     sources: list[InotifySource] = []
 
     def open_source() -> InotifySource:
@@ -214,7 +214,7 @@ async def test_b04_a_dead_thread_is_found_and_replaced(tmp_path: Path) -> None:
 
 
 @on_linux
-def test_b06_a_closed_loop_does_not_kill_the_thread(tmp_path: Path) -> None:
+def test_B06_a_closed_loop_does_not_kill_the_thread(tmp_path: Path) -> None:
     (tmp_path / INBOX).mkdir(parents=True)
     source = InotifySource()
     loop = asyncio.new_event_loop()
@@ -353,7 +353,7 @@ async def test_a_directory_nobody_can_write_to_is_believed(tmp_path: Path) -> No
     watcher.stop()
 
 
-async def test_b08_polling_has_no_thread_and_says_so(tmp_path: Path) -> None:
+async def test_B08_polling_has_no_thread_and_says_so(tmp_path: Path) -> None:
     before = threading.active_count()
     async with watching(tmp_path, mode="polling") as watched:
         assert threading.active_count() == before
@@ -394,7 +394,7 @@ class MuteSource:
         self.closed = True
 
 
-async def test_b05_a_directory_whose_probe_goes_unnoticed_is_polled(tmp_path: Path) -> None:
+async def test_B05_a_directory_whose_probe_goes_unnoticed_is_polled(tmp_path: Path) -> None:
     source = MuteSource()
     async with watching(tmp_path, open_source=lambda: source) as watched:
         assert watched.watcher.mode == "polling"
@@ -443,7 +443,7 @@ needs_unshare = pytest.mark.skipif(shutil.which("unshare") is None, reason="no u
 
 @on_linux
 @needs_unshare
-def test_b05_used_up_watches_make_it_poll_and_name_the_limit(tmp_path: Path) -> None:
+def test_B05_used_up_watches_make_it_poll_and_name_the_limit(tmp_path: Path) -> None:
     told = run_with_limit("max_inotify_watches", 2, tmp_path)
     assert told.startswith("polling ")
     assert "fs.inotify.max_user_watches" in told
@@ -451,7 +451,7 @@ def test_b05_used_up_watches_make_it_poll_and_name_the_limit(tmp_path: Path) -> 
 
 @on_linux
 @needs_unshare
-def test_b05_used_up_instances_make_it_poll_and_name_the_limit(tmp_path: Path) -> None:
+def test_B05_used_up_instances_make_it_poll_and_name_the_limit(tmp_path: Path) -> None:
     told = run_with_limit("max_inotify_instances", 0, tmp_path)
     assert told.startswith("polling ")
     assert "fs.inotify.max_user_instances" in told
@@ -502,7 +502,7 @@ def child(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @on_linux
-def test_b01_an_overflow_of_the_kernels_queue_is_told(tmp_path: Path) -> None:
+def test_B01_an_overflow_of_the_kernels_queue_is_told(tmp_path: Path) -> None:
     depth = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if depth > 100_000:
         pytest.skip(f"the kernel queues {depth} events: too many to fill here")

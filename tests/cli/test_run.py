@@ -88,4 +88,4 @@ def test_a_reader_that_goes_away_does_not_end_the_mind(kgamma: Any) -> None:
     )
     os.close(writing)
     assert done.returncode == 0, done.stderr
-    assert "Hello, unknown!" in kgamma("stream").stdout
+    assert "Hello!" in kgamma("stream").stdout
