@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Any
 
 import filelock
 
-from kernel_gamma.errors import KernelError
+from kernel_gamma.errors import KernelError, Stop
 
 __all__ = ["Held", "hold", "holder", "let_go"]
 
@@ -26,12 +27,12 @@ class Held(KernelError):
 def hold(data: Path) -> filelock.FileLock:
     """Lock the data directory for this process. The lock file is never removed; the pid is information only.
 
-    Raises Held when another process has it.
+    Raises Held when another process has it, Stop when the directory cannot be written.
     """
-    data.mkdir(parents=True, exist_ok=True)
     # Somebody who only asks for the holder has the lock for an instant.
     lock = filelock.FileLock(data / LOCK_FILE, timeout=_LOCK_WAIT_SEC)
     try:
+        data.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except filelock.Timeout as error:
         who = holder(data)
@@ -39,24 +40,30 @@ def hold(data: Path) -> filelock.FileLock:
         raise Held(
             f"{data}: this mind is held by {whom}; stop it first (kgamma status tells more)"
         ) from error
+    except OSError as error:
+        raise Stop(
+            f"{data}: cannot be written: {error.strerror}; make it writable, then start again"
+        ) from error
     (data / HOLDER_FILE).write_text(json.dumps({"pid": os.getpid()}) + "\n")
     return lock
 
 
 def holder(data: Path) -> dict[str, Any] | None:
     """Who holds the mind right now; None if nobody does."""
-    if not (data / LOCK_FILE).exists():
-        return None
-    lock = filelock.FileLock(data / LOCK_FILE, timeout=0)
     try:
-        lock.acquire()
-    except filelock.Timeout:
+        fd = os.open(data / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)  # a read-only disk can be asked too
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         try:
             found: dict[str, Any] = json.loads((data / HOLDER_FILE).read_text())
         except (OSError, ValueError):
             return {"pid": None}
         return found
-    lock.release()
+    finally:
+        os.close(fd)
     return None
 
 

@@ -85,7 +85,8 @@ class Externalizer(Node):
             schema=box.schema,
         )
         sources = ports.prompts.sources(language)
-        most = ports.settings.actions.max_per_passage
+        # Each event told may be answered, however many an array brought at once.
+        most = max(ports.settings.actions.max_per_passage, len(told.traces))
 
         def understand(answer: Answer) -> _Translated:
             found = read_object(answer.text, ("actions",))
