@@ -28,6 +28,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,6 +58,10 @@ NETWORK_SIGNS = (
 SHOWN_PIP_LINES = ("Collecting ", "Building ", "Installing collected packages")
 FOREIGN_SETTINGS = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PYTHONHOME")
 """They would send the packages elsewhere than into our .venv."""
+
+
+COMMAND_VARIABLE = "KGAMMA_COMMAND"
+"""Tells kgamma how it was called, so that its hints can be typed as they stand."""
 
 
 class InstallError(Exception):
@@ -278,7 +283,13 @@ def become(checkout: Checkout, start: Start) -> None:
     if start.in_checkout:
         os.chdir(checkout.root)
     sys.stdout.flush()
+    os.environ[COMMAND_VARIABLE] = as_called(sys.orig_argv[0], sys.argv[0])
     os.execv(program, [program, *start.argv[1:]])
+
+
+def as_called(python: str, script: str) -> str:
+    """What was typed before the arguments: `python3 run.py`."""
+    return shlex.join([python, script])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -112,6 +112,10 @@ class Answer:
     """Answer as an event stream; None: as asked for."""
     usage: Mapping[str, Any] | None = None
     """None: counted from the text; {}: none is reported."""
+    piece: int = 24
+    """Characters in each piece of a stream."""
+    pause: float = 0.0
+    """Seconds after each piece of a stream."""
     done: bool = True
     """Whether a stream ends with [DONE]."""
 
@@ -346,7 +350,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._head(200, answer.content_type or "text/event-stream", answer.headers)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        pieces = re.findall(r".{1,24}", answer.text, re.DOTALL) or [""]
+        pieces = re.findall(f".{{1,{answer.piece}}}", answer.text, re.DOTALL) or [""]
         for index, piece in enumerate(pieces):
             if answer.cut and index >= (len(pieces) + 1) // 2:
                 self._hang_up()
@@ -355,6 +359,10 @@ class _Handler(BaseHTTPRequestHandler):
             if _by_tool(request, answer):
                 delta = {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
             self._event(request, [{"index": 0, "delta": delta, "finish_reason": None}])
+            if answer.pause:
+                self.wfile.flush()
+                if self.server.owner.stopping.wait(answer.pause):
+                    return
             if answer.hang:
                 self.wfile.flush()
                 self.server.owner.stopping.wait()

@@ -196,3 +196,87 @@ async def test_poison_that_kills_is_found_even_while_new_events_keep_coming(tmp_
     assert rig.names("dead_letter") == ["killer.json", "killer.json.reason.json"]
     assert len(rig.names("inbox/pending/done")) == 2 + number
     await rig.stop()
+
+
+class _Slow:
+    """A model that must be loaded first."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.said: list[str] = []
+
+    async def warm(self) -> None:
+        await asyncio.sleep(0.01)
+        self.said.append("warm")
+        if self.error is not None:
+            raise self.error
+
+
+async def _asking(node: Node, batch: Batch) -> Outcome:
+    """Wait for a model that does not answer, until the process is killed."""
+    await node.ports.journal.once(batch, "ask", lambda: asyncio.sleep(3600, "answer"), kind="model")
+    return Outcome()
+
+
+async def _die_waiting(root: Path, *, max_attempts: int, batch: int = 1) -> list[str]:
+    """One life that ends by SIGKILL as soon as the model is asked; what is set aside at its start."""
+    rig = await Rig(root, {"a": node_class(_asking, batch=batch)}, max_attempts=max_attempts).start()
+    dead = rig.names("dead_letter")
+    if not dead:
+        await rig.until(lambda: any(f.waiting for f in rig.bus.disk.flights.read()))
+    await rig.kill()
+    return dead
+
+
+async def test_deaths_while_the_model_is_asked_count_ten_times_less(tmp_path: Path) -> None:
+    rig = await Rig(tmp_path, {"a": node_class(_asking)}).start(circuit=False)
+    rig.drop("e.json", {"text": "hello"})
+    await rig.accepted(1)
+    await rig.stop()
+    deaths = 0
+    while not (dead := await _die_waiting(tmp_path, max_attempts=1)):
+        deaths += 1
+        assert deaths <= 10
+    assert deaths == 10
+    assert dead == ["e.json", "e.json.reason.json"]
+
+
+async def test_a_batch_that_waited_for_the_model_comes_again_whole(tmp_path: Path) -> None:
+    told: list[list[str]] = []
+
+    async def tell(node: Node, batch: Batch) -> Outcome:
+        told.append([d.document["text"] for d in batch])
+        return Outcome()
+
+    rig = await Rig(tmp_path, {"a": node_class(_asking, batch=8)}).start(circuit=False)
+    for number in range(3):
+        rig.drop(f"{number}.json", {"text": str(number)})
+    await rig.accepted(3)
+    await rig.stop()
+    for _ in range(6):
+        assert await _die_waiting(tmp_path, max_attempts=2, batch=8) == []
+    async with Rig(tmp_path, {"a": node_class(tell, batch=8)}, max_attempts=2) as last:
+        await last.drained()
+    assert told == [["0", "1", "2"]]
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("no SDK here")])
+async def test_the_model_is_made_ready_before_a_suspect_takes_off(
+    tmp_path: Path, error: Exception | None
+) -> None:
+    model = _Slow(error)
+
+    async def handle(node: Node, batch: Batch) -> Outcome:
+        model.said.append("handled")
+        return Outcome()
+
+    rig = await Rig(tmp_path, {"a": node_class(finish)}).start(circuit=False)
+    rig.drop("e.json", {"text": "hello"})
+    await rig.bus.next_batch("a")
+    await rig.kill()
+    again = Rig(tmp_path, {"a": node_class(handle)})
+    again.circuit._model = model  # type: ignore[assignment]
+    async with again:
+        assert len(again.bus.suspects()) == 1
+        await again.drained()
+    assert model.said == ["warm", "handled"]

@@ -100,6 +100,17 @@ def test_a_ledger_with_a_broken_page(home: Path) -> None:
     assert [finding.check for finding in failed(home)] == ["ledger"]
 
 
+@pytest.mark.parametrize("left", [None, b""])
+def test_a_log_without_its_ledger(home: Path, left: bytes | None) -> None:
+    data = home / "data/kernel"
+    data.mkdir()
+    if left is not None:
+        (data / "ledger.db").write_bytes(left)
+    (data / "ledger.db-wal").write_bytes(b"what was done last")
+    (finding,) = found(home, check="ledger")
+    assert finding.level == "warn" and "ledger.db-wal" in finding.text
+
+
 def test_a_ledger_of_a_newer_version(home: Path) -> None:
     path = home / "data/kernel/ledger.db"
     path.parent.mkdir()

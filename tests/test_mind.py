@@ -154,6 +154,27 @@ async def test_F16_a_damaged_ledger_is_set_aside_and_files_still_pending_are_tol
         assert (again.data / "ledger.db.damaged-1").read_bytes().startswith(b"rubbish")
 
 
+@pytest.mark.parametrize("left", [None, b""])
+async def test_F16_a_log_whose_ledger_is_gone_is_kept(tmp_path: Path, left: bytes | None) -> None:
+    async with alive(tmp_path) as mind:
+        await say(mind, "hello")
+        log = (mind.data / "ledger.db-wal").read_bytes()
+        assert log
+    ledger = mind.data / "ledger.db"
+    for _ in range(2):  # a second time they are kept beside the first
+        ledger.unlink()
+        if left is not None:
+            ledger.write_bytes(left)
+        ledger.with_name("ledger.db-wal").write_bytes(log)
+        async with alive(tmp_path) as again:
+            await say(again, "after it")
+            assert "after it" in now_md(again)
+    for number in (1, 2):
+        aside = mind.data / f"ledger.db.damaged-{number}"
+        assert aside.with_name(f"{aside.name}-wal").read_bytes() == log
+        assert aside.exists() is (left is not None)
+
+
 async def test_F16_a_ledger_cut_short_starts_or_is_set_aside_but_never_stops_the_mind(tmp_path: Path) -> None:
     async with alive(tmp_path) as mind:
         await say(mind, "hello")

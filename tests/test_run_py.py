@@ -66,7 +66,10 @@ def pretend_installed(checkout: run.Checkout, *extras: str) -> None:
     (checkout.venv / "bin").mkdir(parents=True, exist_ok=True)
     for name in ("kgamma", "python"):
         program = checkout.program(name)
-        program.write_text(f'#!/bin/sh\necho "{name} in $PWD:" "$@"\nexit 7\n')
+        program.write_text(
+            f'#!/bin/sh\necho "{name} in $PWD:" "$@"\n'
+            'case $1 in how) echo "called $KGAMMA_COMMAND" ;; esac\nexit 7\n'
+        )
         program.chmod(0o755)
     checkout.mark(frozenset(extras))
 
@@ -123,6 +126,20 @@ def test_an_installed_checkout_starts_at_once_and_passes_the_exit_code(
     done = start(checkout, "say", "good morning", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (7, f"kgamma in {tmp_path}: say good morning\n")
     assert done.stderr == ""
+
+
+def test_the_command_is_told_how_it_was_called(checkout: run.Checkout) -> None:
+    pretend_installed(checkout)
+    done = subprocess.run(
+        ["python3", "run.py", "how"],
+        cwd=checkout.root,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "called python3 run.py\n" in done.stdout, done.stderr
+    assert run.as_called("python3", "my run.py") == "python3 'my run.py'"
 
 
 def test_help_explains_run_py_first_and_then_kgamma(checkout: run.Checkout, tmp_path: Path) -> None:

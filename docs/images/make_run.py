@@ -28,7 +28,8 @@ SAID = (
 WIDTH = 108
 FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
-.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
+.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "Noto Sans Mono CJK SC", "Sarasa Mono SC",
+  "PingFang SC", "Microsoft YaHei", "WenQuanYi Zen Hei Mono", monospace; font-size: {char_height}px;
   line-height: {line_height}px; }}
 .{unique_id}-title {{ font-size: 18px; font-family: sans-serif; }}
 {styles}
@@ -50,10 +51,10 @@ def kgamma(*arguments: str) -> list[str]:
 def record(home: Path) -> str:
     """What the daemon prints, colours included."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("KGAMMA_", "OPENAI_"))}
-    environ |= {"FORCE_COLOR": "1", "COLUMNS": "400", "KGAMMA_MODEL__MODE": "offline", "TZ": "UTC"}
+    environ |= {"FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TZ": "UTC"}
     said = home / "said.txt"
     with said.open("wb") as output:
-        daemon = subprocess.Popen(kgamma("run", "--home", str(home)), env=environ, stdout=output)
+        daemon = subprocess.Popen(kgamma("run"), cwd=home, env=environ, stdout=output)
         try:
             _until(lambda: b"stop" in said.read_bytes())
             for number, (sender, text) in enumerate(SAID, start=1):

@@ -29,6 +29,7 @@ class Circuit:
 
     def __init__(self, bus: FileEventBus, declared: Sequence[Declared], ports: NodePorts) -> None:
         self._bus = bus
+        self._model = ports.model
         self._declared = list(declared)
         self._nodes: dict[str, Node] = {d.id: d.node_class(d.id, ports, d.config) for d in declared}
         self._workers: dict[asyncio.Task[None], Phase] = {}
@@ -70,11 +71,24 @@ class Circuit:
 
     async def _clear_suspects(self) -> None:
         """What was in flight when the last process died runs alone: a second death has a culprit."""
-        for suspect in self._bus.suspects():
+        suspects = self._bus.suspects()
+        if suspects:
+            await self._warm()
+        for suspect in suspects:
             self._phase("taking")
             batch = await self._bus.take_suspect(suspect)
             if batch is not None:
                 await self._handle(self._nodes[suspect.node], batch, self._bus.commit)
+
+    async def _warm(self) -> None:
+        """What a model needs is loaded before a suspect takes off, so that no slow start is laid on it."""
+        warm = getattr(self._model, "warm", None)
+        if warm is None:
+            return
+        try:
+            await warm()
+        except Exception as error:  # noqa: BLE001 - the first call loads the same, and says what is wrong
+            log.warning("the model could not be made ready", error=f"{type(error).__name__}: {error}")
 
     async def _serve(self, node: Node) -> None:
         while not self._stopping:

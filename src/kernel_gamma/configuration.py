@@ -33,7 +33,7 @@ import kernel_gamma
 from kernel_gamma import settings as settings_module
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.errors import SettingsError
-from kernel_gamma.settings import ClockSettings, Settings
+from kernel_gamma.settings import ClockSettings, GatewaySettings, Settings
 
 __all__ = [
     "Home",
@@ -49,6 +49,8 @@ __all__ = [
 
 PREFIX = "KGAMMA_"
 HOME_VARIABLE = "KGAMMA_HOME"
+_NO_SETTINGS = frozenset({HOME_VARIABLE, str(GatewaySettings.model_fields["token_env"].default)})
+"""Variables of ours that stand for no setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +300,7 @@ class _Origins:
     def known(self, environ: Mapping[str, str], written: Mapping[str, Json]) -> Iterator[tuple[str, Any]]:
         """The variables that set something; an unknown one is a problem, an empty one is as good as none."""
         for variable, value in environ.items():
-            if not variable.startswith(PREFIX) or variable == HOME_VARIABLE:
+            if not variable.startswith(PREFIX) or variable in _NO_SETTINGS:
                 continue
             parts = variable.removeprefix(PREFIX).lower().split("__")
             key = ".".join(parts)

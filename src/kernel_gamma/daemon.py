@@ -8,10 +8,10 @@ import logging
 import logging.handlers
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -19,6 +19,7 @@ from kernel_gamma.bus.lock import hold, let_go
 from kernel_gamma.bus.subscription import Observer
 from kernel_gamma.configuration import Home, load_environment, load_settings
 from kernel_gamma.contracts.ports import Model
+from kernel_gamma.errors import SettingsError
 from kernel_gamma.mind import Mind
 from kernel_gamma.settings import LogSettings, Settings
 
@@ -27,6 +28,15 @@ __all__ = ["EXIT_FAILED", "EXIT_HELD", "EXIT_OK", "run_daemon"]
 EXIT_OK, EXIT_FAILED, EXIT_HELD = 0, 1, 3
 
 log = structlog.get_logger(__name__)
+
+
+class Served(Protocol):
+    """Something that answers over HTTP while the mind lives."""
+
+    @property
+    def url(self) -> str: ...
+
+    def stop(self) -> None: ...
 
 
 def set_up_logging(data: Path, settings: LogSettings) -> None:
@@ -82,10 +92,13 @@ async def run_daemon(
     observe: Observer | None = None,
     model: Model | None = None,
     on_ready: Any = None,
+    serve: Callable[[Mind], Served] | None = None,
 ) -> int:
     """Run one mind until a signal, or with `once` until it is idle. Returns the exit code.
 
-    `on_ready(mind)` is called when deliveries begin. Raises SettingsError and Held before anything ran.
+    `on_ready(mind)` is called when deliveries begin. `serve(mind)` starts what answers over HTTP, in a thread
+    of its own; when it cannot, the mind lives on without it. Raises SettingsError and Held before anything
+    ran.
     """
     environ = load_environment(home, environ)
     settings = load_settings(home, environ)
@@ -95,7 +108,7 @@ async def run_daemon(
     try:
         set_up_logging(data, settings.log)
         return await _live(
-            home, settings, environ, once=once, observe=observe, model=model, on_ready=on_ready
+            home, settings, environ, once=once, observe=observe, model=model, on_ready=on_ready, serve=serve
         )
     finally:
         let_go(data, lock)
@@ -110,6 +123,7 @@ async def _live(
     observe: Observer | None,
     model: Model | None,
     on_ready: Any,
+    serve: Callable[[Mind], Served] | None,
 ) -> int:
     mind = Mind(home, settings, environ, model=model, observe=observe)
     asked = asyncio.Event()
@@ -118,6 +132,7 @@ async def _live(
     log.info("started", pid=os.getpid(), mind=settings.mind, data=str(mind.data))
     if on_ready is not None:
         on_ready(mind)
+    serving = asyncio.create_task(_serve(mind, serve, observe), name="gateway") if serve else None
     running = asyncio.create_task(mind.run(), name="circuit")
     waits = [running, asyncio.create_task(asked.wait(), name="signals")]
     drained = asyncio.create_task(mind.drained(), name="drained") if once else None
@@ -132,12 +147,28 @@ async def _live(
         code = EXIT_FAILED if reason else EXIT_OK
     for task in waits[1:]:
         task.cancel()
+    if serving is not None and (served := await serving) is not None:
+        await asyncio.to_thread(served.stop)
     await mind.stop()
     await asyncio.gather(*waits, return_exceptions=True)
     if code != EXIT_OK and observe is not None:
         observe("ended", {"reason": reason})
     log.info("stopped", code=code, reason=reason)
     return code
+
+
+async def _serve(mind: Mind, serve: Callable[[Mind], Served], observe: Observer | None) -> Served | None:
+    try:
+        served = await asyncio.to_thread(serve, mind)
+    except SettingsError as error:
+        log.warning("there is no gateway", problem=str(error))
+        if observe is not None:
+            observe("gateway", {"problem": str(error)})
+        return None
+    log.info("serving", url=served.url)
+    if observe is not None:
+        observe("gateway", {"url": served.url})
+    return served
 
 
 def _handle_signals(asked: asyncio.Event) -> None:

@@ -239,8 +239,8 @@ async def _probe(base: Path) -> tuple[str, str]:
 
 def _ledger(patient: _Patient) -> Iterator[Finding]:
     path = patient.data / "ledger.db"
-    if not path.exists():
-        yield Finding("ledger", "ok", "there is none yet: the first start makes it")
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
+        yield _no_ledger(path)
         return
     try:
         ledger = Ledger.open(path, read_only=True)
@@ -269,6 +269,15 @@ def _ledger(patient: _Patient) -> Iterator[Finding]:
             f"the clock says {now:%Y-%m-%d %H:%M:%S}, but the last thing happened at {last:%Y-%m-%d %H:%M:%S}"
         )
         yield Finding("clock", "warn", text, "set the clock (NTP)")
+
+
+def _no_ledger(path: Path) -> Finding:
+    write_ahead = path.with_name(f"{path.name}-wal")
+    if write_ahead.is_file() and write_ahead.stat().st_size:
+        text = f"{path} is {'empty' if path.exists() else 'gone'}, but its log {write_ahead.name} is there"
+        mend = "put ledger.db back if you have it; else the next start keeps the log aside and begins anew"
+        return Finding("ledger", "warn", text, mend)
+    return Finding("ledger", "ok", "there is none yet: the first start makes it")
 
 
 def _damaged(text: str) -> Finding:

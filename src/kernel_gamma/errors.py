@@ -9,6 +9,12 @@ KernelError
 │   └── DiskFull      nothing more can be written
 ├── Poison        this input can never succeed: dead-letter
 ├── Fenced        another daemon took over the mind: stop at once, commit nothing
+├── TruthError    the memory store refuses or cannot
+│   ├── BadTruth        key or value cannot be stored as it is
+│   ├── TruthLocked     a locked truth is not written over
+│   ├── VersionConflict another version stands than the writer expected
+│   ├── StoreFull       the disk is full: nothing was written
+│   └── StoreDamaged    memory.db is no readable database
 └── Stop          configuration: the daemon ends and says what to mend
     └── SettingsError   which file, which key, what is wrong, how to mend it
 """
@@ -18,6 +24,7 @@ from __future__ import annotations
 from datetime import datetime
 
 __all__ = [
+    "BadTruth",
     "BudgetSpent",
     "DiskFull",
     "Fenced",
@@ -28,7 +35,12 @@ __all__ = [
     "Retry",
     "SettingsError",
     "Stop",
+    "StoreDamaged",
+    "StoreFull",
+    "TruthError",
+    "TruthLocked",
     "Unusable",
+    "VersionConflict",
 ]
 
 
@@ -48,7 +60,10 @@ class Retry(KernelError):
 
 
 class Unusable(Retry):
-    """The model answered twice without a usable answer; `raw` is its last reply, whole."""
+    """The model answered twice without a usable answer, or without coming to an end.
+
+    `raw` is its last reply, whole.
+    """
 
     def __init__(self, reason: str, *, raw: str = "") -> None:
         super().__init__(reason)
@@ -85,6 +100,34 @@ class Poison(KernelError):
 
 class Fenced(KernelError):
     """The ledger carries a newer boot number than ours: this process must not write."""
+
+
+class TruthError(KernelError):
+    """A call of the memory store did nothing; `str()` says why."""
+
+
+class BadTruth(TruthError):
+    """Key, category, value or description cannot be stored as they are."""
+
+
+class TruthLocked(TruthError):
+    """The truth is locked; only `kgamma truths unlock KEY` takes the lock off."""
+
+
+class VersionConflict(TruthError):
+    """The writer expected another version than `version`, the one that stands (0 = none)."""
+
+    def __init__(self, detail: str, *, version: int) -> None:
+        super().__init__(detail)
+        self.version = version
+
+
+class StoreFull(TruthError):
+    """The disk took no more; the write was undone whole."""
+
+
+class StoreDamaged(TruthError):
+    """memory.db is no readable database."""
 
 
 class Stop(KernelError):

@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+import kernel_gamma
 from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.host import Tools
 from kernel_gamma.actions.registry import build_registry
@@ -27,6 +28,7 @@ from kernel_gamma.bus.journal import LedgerJournal
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.plan import Plan
 from kernel_gamma.bus.records import Committed
+from kernel_gamma.bus.room import wait_for_room
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
 from kernel_gamma.bus.writer import is_disk_full
@@ -38,17 +40,20 @@ from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.ports import Clock, Ids, Model
 from kernel_gamma.errors import Fenced, SettingsError, Stop
+from kernel_gamma.keeping import Keeping
 from kernel_gamma.model.gateway import ModelGateway
-from kernel_gamma.model.offline import OFFLINE_NOTICE
+from kernel_gamma.model.offline import OFFLINE_NOTICE, ONLINE_NOTICE, calls_itself_offline
 from kernel_gamma.nodes.base import NodePorts
 from kernel_gamma.prompts import Prompts
 from kernel_gamma.rhythm.clock import clock_for
 from kernel_gamma.rhythm.ids import UlidIds
 from kernel_gamma.self_stream.pages import PageFiles
 from kernel_gamma.self_stream.passages import render
+from kernel_gamma.self_stream.past import PastFiles
 from kernel_gamma.self_stream.stream import NOW, SelfStream
 from kernel_gamma.settings import Settings
 from kernel_gamma.topology import load_topology, wiring_warnings
+from kernel_gamma.truths.retention_file import read_retention
 
 __all__ = ["Mind"]
 
@@ -94,6 +99,13 @@ class Mind:
         self._inquiries = Inquiries(self._ledger.path, self.clock)
         self.pages = PageFiles(self.data / SELF, kill, split_writes=kill.armed)
         self.self_log = SelfStream(self.data / SELF)
+        self.keeping = Keeping(
+            self.data / "memory.db",
+            settings,
+            self.clock,
+            PastFiles(self.data / SELF, self.clock.zone),
+            read_retention(self.home.config_dir),
+        )
         self.model: Model = model or ModelGateway(
             settings,
             clock=self.clock,
@@ -113,6 +125,7 @@ class Mind:
                 kill=kill,
                 observe=self._observed,
                 foresee=self._foresee,
+                recorder=self.keeping.recorder,
                 stands=self._stands_now,
             ),
         )
@@ -184,7 +197,8 @@ class Mind:
             if not is_disk_full(error):
                 raise
             raise Stop(f"{self.data}: the disk is full ({error}); free some space and start again") from error
-        await self._say_offline()
+        await self._say_which_model()
+        await asyncio.to_thread(self.keeping.began, kernel_gamma.__version__, self._ledger.boot, os.getpid())
         self._write_status()
 
     async def run(self) -> None:
@@ -200,6 +214,9 @@ class Mind:
         await self._circuit.stop(self.settings.shutdown_grace_sec)
         watcher = self.bus.watcher_state
         await self.bus.stop()
+        if not self._fenced:
+            await asyncio.to_thread(self.keeping.ended, "asked to stop")
+        self.keeping.close()
         if self._status_timer is not None:
             self._status_timer.cancel()
         if not self._fenced:
@@ -219,12 +236,18 @@ class Mind:
                 return reason
             await asyncio.sleep(0.02)
 
-    async def _say_offline(self) -> None:
-        """A new stream of a mind without a language model begins by saying so."""
-        mark = self.self_log.fingerprint(NOW)
-        if not getattr(self.model, "offline", False) or (mark is not None and mark[1] > 0):
+    async def _say_which_model(self) -> None:
+        """A stream that begins without a language model says so, and once more when there is one."""
+        if getattr(self.model, "offline", False):
+            mark = self.self_log.fingerprint(NOW)
+            if mark is not None and mark[1] > 0:
+                return
+            notice = OFFLINE_NOTICE
+        elif calls_itself_offline((await asyncio.to_thread(self.self_log.page, NOW)).text):
+            notice = ONLINE_NOTICE
+        else:
             return
-        text = render(self.clock.now(), OFFLINE_NOTICE[self._language])
+        text = render(self.clock.now(), notice[self._language])
         ref = PassageRef(self.ids.new("psg"), "note")
         cause = f"start_{self._ledger.boot}"
         await self.bus.commit_own(cause, Outcome.of(Append(page=NOW, text=text, passage=ref)))
@@ -253,6 +276,7 @@ class Mind:
         """
         self.self_log.refresh()
         self._drop_old_acks()
+        await self.keeping.look()
         mark = self.self_log.fingerprint(NOW)
         if mark == self._now_seen:
             return
@@ -303,6 +327,11 @@ class Mind:
     def _observed(self, what: str, details: Mapping[str, Any]) -> None:
         if what == "committed":
             self._remember_changes(details["commit"])
+            self.keeping.committed(details["node"])
+        elif what == "paused":
+            self.keeping.waits(details["node"], str(details["reason"]))
+        elif what == "stalled":
+            self.keeping.waits("disk", str(details["reason"]))
         if self._observer is not None:
             try:
                 self._observer(what, details)
@@ -350,16 +379,37 @@ class Mind:
 
 
 def _open_ledger(path: Path) -> Ledger:
-    """The ledger; a damaged one is set aside whole and a new one begun: files still pending come again."""
+    """The ledger; a damaged one is set aside whole and a new one begun: files still pending come again.
+
+    Nothing is opened while the disk is full: whoever starts then waits until there is room.
+    """
+    wait_for_room(path.parent)
+    log_of_nothing = path.with_name(path.name + "-wal")
+    if not _bytes_of(path) and not path.is_dir() and _bytes_of(log_of_nothing):
+        # SQLite would delete a log beside an empty file, and with it what may yet be saved by hand.
+        _set_aside(
+            path, f"{path} is {'empty' if path.exists() else 'gone'}, its log {log_of_nothing.name} is not"
+        )
     try:
         return Ledger.open(path)
     except LedgerDamaged as error:
-        number = 1
-        while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-            number += 1
-        for suffix in ("", "-wal", "-shm"):
-            part = path.with_name(path.name + suffix)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
-        log.error("the ledger was damaged and set aside", error=str(error), kept=aside.name)
+        _set_aside(path, str(error))
         return Ledger.open(path)
+
+
+def _bytes_of(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _set_aside(path: Path, error: str) -> None:
+    """The ledger and what stands beside it, under one new name."""
+    number = 1
+    parts = ("", "-wal", "-shm")
+    while any((path.with_name(f"{path.name}.damaged-{number}{part}")).exists() for part in parts):
+        number += 1
+    aside = path.with_name(f"{path.name}.damaged-{number}")
+    for suffix in parts:
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    log.error("the ledger was damaged and set aside", error=error, kept=aside.name)

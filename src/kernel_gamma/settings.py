@@ -13,6 +13,7 @@ __all__ = [
     "ClockSettings",
     "DebugSettings",
     "Endpoint",
+    "GatewaySettings",
     "InboxSettings",
     "InternalizerSettings",
     "LogSettings",
@@ -171,7 +172,8 @@ class ModelSettings(_Section):
     embedding: RoleSettings | None = None
     """Vectors of texts."""
     timeout_sec: Annotated[float, Field(gt=0)] = 120.0
-    """Longest wait for a whole answer, and for the next piece of a streamed one."""
+    """Longest wait for a whole answer, and for the next piece of a streamed one; a stream ends after five
+    times this, at least 600 s."""
     stream: Literal["auto", "on", "off"] = "auto"
     """auto: prose is streamed, JSON is not."""
     structured: Literal["auto", "json_schema", "tool", "json_object", "plain"] = "auto"
@@ -184,6 +186,25 @@ class ModelSettings(_Section):
     """First pause of an open breaker; doubles up to breaker_max_sec."""
     breaker_max_sec: Annotated[float, Field(gt=0)] = 900.0
     """Longest pause of an open breaker."""
+
+
+class GatewaySettings(_Section):
+    """The memory gateway: HTTP."""
+
+    enabled: bool = True
+    """Serve it from the daemon."""
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Where it listens; anything but loopback requires a token."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 9120
+    """0 takes any free port."""
+    token_env: str = "KGAMMA_GATEWAY_TOKEN"
+    """The environment variable that holds the token; where it is set, every request must carry it."""
+    max_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
+    """Largest body of a request."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names beside loopback and `host` under which it may be asked for, without a port."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web pages of other origins that may use it, e.g. https://mind.example.org."""
 
 
 class ClockSettings(_Section):
@@ -241,6 +262,7 @@ class Settings(_Section):
     trust: TrustSettings = TrustSettings()
     budget: BudgetSettings = BudgetSettings()
     model: ModelSettings = ModelSettings()
+    gateway: GatewaySettings = GatewaySettings()
     clock: ClockSettings = ClockSettings()
     log: LogSettings = LogSettings()
     debug: DebugSettings = DebugSettings()

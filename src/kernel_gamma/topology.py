@@ -33,6 +33,11 @@ BUILT_IN: Mapping[str, type[Node]] = {
 }
 """Classes that may be named without their module."""
 
+_PROBLEMS: Mapping[str, str] = {
+    "extra_forbidden": "unknown key",
+    "missing": "is missing",
+    "model_type": "must be a section with `id` and `class`",
+}
 _FED_FROM_OUTSIDE = ("inbox/pending", "rhythm/triggers", "heartbeat", "approvals/pending")
 
 
@@ -102,12 +107,14 @@ def _spec(file: Path, index: int, entry: Json) -> NodeSpec:
     try:
         return NodeSpec.model_validate(entry)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "entry"
+        # an unknown key comes first: it is mostly the missing one, misspelt
+        first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+        key = ".".join(str(part) for part in first["loc"])
         known = [f.alias or n for n, f in NodeSpec.model_fields.items()]
         near = get_close_matches(key, known, 1)
         mend = f"did you mean {near[0]}?" if near and near[0] != key else f"keys are {', '.join(known)}"
-        raise SettingsError(str(file), f"{name}.{key}", first["msg"], mend) from error
+        problem = _PROBLEMS.get(first["type"]) or first["msg"].replace("Input should", "must")
+        raise SettingsError(str(file), f"{name}.{key}" if key else name, problem, mend) from error
 
 
 def _check_ids(file: Path, specs: Sequence[NodeSpec]) -> None:

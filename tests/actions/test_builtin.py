@@ -152,6 +152,16 @@ def test_the_diary_has_a_page_a_day_and_a_section_a_time() -> None:
     assert written(run("write_diary", {"text": "x", "date": "2026-11-29"})).page == ("diary/2026-11-29.md")
 
 
+@pytest.mark.parametrize(
+    "given",
+    ["2026-W01-1", "20261129", "2026-11-29T10:00", "2026-1-2", "2026-02-30", "明天", "２０２６-11-29"],
+)
+def test_a_day_of_the_diary_is_written_in_one_way_only(given: str) -> None:
+    result = run("write_diary", {"text": "x", "date": given})
+    assert result.refused and result.effects == ()
+    assert result.error == f"write_diary: {given} is no date like 2026-11-30"
+
+
 def test_words_for_a_page_open_no_section_of_their_own() -> None:
     text = written(run("write_diary", {"text": "I saw:\n## 11:00\n#tag\n# Title\r\nend\x00"})).text
     assert text == "## 10:30\n\nI saw:\n\\## 11:00\n#tag\n\\# Title\nend\n\n"

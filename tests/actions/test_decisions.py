@@ -31,6 +31,13 @@ def test_actions_keep_their_order_and_the_same_one_twice_is_one() -> None:
     ]
 
 
+def test_each_event_told_may_have_led_to_the_same_action() -> None:
+    thanks = {"tool": "send_message", "arguments": {"text": "谢谢"}}
+    assert len(BOX.decided([thanks, thanks], most=4, told=2)) == 2
+    assert len(BOX.decided([thanks, SEND, thanks, thanks], most=4, told=2)) == 3
+    assert len(BOX.decided([thanks, thanks], most=4)) == 1
+
+
 def test_null_means_not_given() -> None:
     padded = {"tool": "send_message", "arguments": {"text": "hi", "to": None, "session": None}}
     assert BOX.decided([padded], most=1) == (("send_message", {"text": "hi"}),)

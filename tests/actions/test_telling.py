@@ -25,6 +25,22 @@ def test_every_note_may_stand_in_the_stream(kind: str, language: Language) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("I will come to see you " * 4, "I will come to see you " * 3 + "I will…"),
+        ("我明天下午去看你，" * 10, "我明天下午去看你，" * 8 + "我明天下午去看…"),
+        ("我去看你和your friends " * 5, "我去看你和your friends " * 4 + "我去看你和…"),
+        ("one, two, three, four, " * 4, "one, two, three, four, " * 3 + "one, two…"),
+        ("x" * 81, "x" * 79 + "…"),
+        ("y" * 80, "y" * 80),
+        ("don't " * 14, "don't " * 12 + "don't…"),
+    ],
+)
+def test_long_words_are_cut_between_two_of_them(text: str, shown: str) -> None:
+    assert note_of("tool", "en", whom=text) == f"I used {shown}, and it worked."
+
+
+@pytest.mark.parametrize(
     ("result", "told"),
     [
         (ToolResult(True), "done"),

@@ -106,5 +106,5 @@ def test_names_and_texts_that_are_no_utf_8_pass(tmp_path: Path) -> None:
 
 
 def test_an_event_of_the_bus_itself_is_dropped_like_any_other(tmp_path: Path) -> None:
-    applier(tmp_path)[0].drop_event("page_conflict_1.json", {"type": "page.conflict"})
+    applier(tmp_path)[0].drop_event("page_conflict_1.json", b'{"type": "page.conflict"}\n')
     assert (tmp_path / "inbox/pending/page_conflict_1.json").read_text() == '{"type": "page.conflict"}\n'

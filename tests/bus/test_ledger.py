@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -118,3 +123,61 @@ def test_what_is_asked_for_every_event_reads_no_whole_table(tmp_path: Path, name
     plan = ledger._db.execute(f"EXPLAIN QUERY PLAN {sql}", nothing_for(sql)).fetchall()
     assert not [row for row in plan if row[3].startswith("SCAN")], plan
     ledger.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_ledger_that_is_not_at_its_path_any_more_is_not_written(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = Ledger.open(path)
+    ledger.take_over()
+    path.rename(tmp_path / "elsewhere.db")
+    if how == "replaced":
+        Ledger.open(path).close()
+    with pytest.raises(Fenced, match=how), ledger.transaction(full=False):
+        ledger.run("set_meta", "key", "x")
+    ledger.close()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own."""
+    found = tmp_path / "disk"
+    found.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(found)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield found
+    subprocess.run(["umount", "-l", found], check=True)
+
+
+def _fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+
+
+def _forbid(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+
+
+@pytest.mark.parametrize("change", [_fill, _forbid])
+@pytest.mark.parametrize("closed", [True, False])
+def test_it_is_read_where_nothing_can_be_written(
+    disk: Path, change: Callable[[Path], None], closed: bool
+) -> None:
+    """Closed in order it has one file; left by a killed process it has three."""
+    life = disk.parent / "life"
+    life.mkdir()
+    ledger = Ledger.open(life / "ledger.db")
+    with ledger.transaction(full=False):
+        ledger.run("set_meta", "key", "value")
+    if closed:
+        ledger.close()
+    for file in life.iterdir():
+        shutil.copy(file, disk)
+    if not closed:
+        ledger.close()
+    change(disk)
+    looked_at = Ledger.open(disk / "ledger.db", read_only=True)
+    assert looked_at.one("get_meta", "key") == ("value",)
+    looked_at.close()

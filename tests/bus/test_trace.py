@@ -151,6 +151,14 @@ def test_it_can_be_written_as_json(ask: Ask) -> None:
     assert json.loads(text)["files"][1]["handled"][0]["steps"][0]["role"] == "quality"
 
 
+def test_the_id_of_an_action_leads_to_its_whole_journey(ask: Ask, data: Path) -> None:
+    (path, *_) = sorted((data / "pipeline/action_queue/done").rglob("act_*.json"))
+    (action, *_) = json.loads(path.read_bytes())["payload"]["actions"]
+    found = known(ask(action["id"]))
+    assert queues(found)[: len(WHOLE)] == WHOLE
+    assert path.name in {file.name for file in found.files}
+
+
 def test_events_that_waited_together_are_named_as_company(tmp_path: Path) -> None:
     words = [{"text": f"word {i}", "from": "alice", "id": f"evt_w{i}"} for i in range(3)]
     data = live(tmp_path, {f"w{i}.json": json.dumps(word).encode() for i, word in enumerate(words)})

@@ -20,7 +20,7 @@ from tests.harness import QUICK, Rig, SteppedClock, drop, forward, node_class, t
 from kernel_gamma.bus.lock import Held, hold, holder
 from kernel_gamma.configuration import lay_out
 from kernel_gamma.contracts.effects import Append, Batch, Emit, Outcome, Replace
-from kernel_gamma.errors import Fenced, SettingsError, Stop
+from kernel_gamma.errors import Fenced, SettingsError
 from kernel_gamma.mind import Mind
 from kernel_gamma.nodes.base import Node
 from kernel_gamma.settings import Settings
@@ -466,33 +466,6 @@ async def test_a_mind_on_a_full_disk_says_so_in_its_status(small_disk: Path) -> 
         await running
     assert not list((mind.data / "inbox/pending").glob("*.json"))
     assert len(list((mind.data / "inbox/pending/done").glob("*/*"))) == 30
-
-
-def test_a_start_on_a_full_disk_is_refused_with_one_line_and_keeps_the_ledger(small_disk: Path) -> None:
-    home = small_disk / "home"
-    lay_out(home)
-    settings = Settings.model_validate({"bus": QUICK, "model": {"mode": "offline"}})
-    asyncio.run(_once(Mind(home, settings, {})))
-    fill(small_disk)
-
-    async def start() -> None:
-        mind = Mind(home, settings, {})
-        await mind.start()
-        await mind.stop()
-
-    try:
-        asyncio.run(start())
-    except Stop as error:
-        assert "free some space" in str(error)
-    assert not list((home / "data/kernel").glob("ledger.db.damaged*"))
-
-
-async def _once(mind: Mind) -> None:
-    await mind.start()
-    running = asyncio.create_task(mind.run())
-    await mind.drained()
-    await mind.stop()
-    await running
 
 
 @as_root

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import re
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,10 +30,54 @@ QUICK: Mapping[str, str] = {
     "KGAMMA_BUS__SETTLE_TIMEOUT_SEC": "0.3",
     "KGAMMA_BUS__DURABILITY": "process",
     "KGAMMA_PREPROCESSOR__DEBOUNCE_SEC": "0",
+    "KGAMMA_GATEWAY__PORT": "0",
     "KGAMMA_MODEL__MODE": "offline",
     "KGAMMA_CLOCK__ZONE": "UTC",
 }
 PATIENCE_SEC = 30.0
+
+
+class Terminal:
+    """The keyboard and the screen of a process."""
+
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+        self._descriptor = descriptor
+        self._raw = b""
+        self.process = process
+
+    def type(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+    def wait_for(self, words: str) -> str:
+        """Everything that came so far, colours removed, once `words` are among it."""
+        deadline = time.monotonic() + PATIENCE_SEC
+        while words not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            if select.select([self._descriptor], [], [], 0.1)[0] and not self._take():
+                assert words in self.seen, self.seen
+        return self.seen
+
+    def to_the_end(self) -> str:
+        """Everything it showed until it ended."""
+        deadline = time.monotonic() + PATIENCE_SEC
+        while self._more_comes() or self.process.poll() is None:
+            assert time.monotonic() < deadline, self.seen
+        return self.seen
+
+    @property
+    def seen(self) -> str:
+        return re.sub(r"\x1b\[[0-9;]*m", "", self._raw.decode("utf-8", "replace"))
+
+    def _more_comes(self) -> bool:
+        return bool(select.select([self._descriptor], [], [], 0.1)[0]) and self._take()
+
+    def _take(self) -> bool:
+        try:
+            more = os.read(self._descriptor, 65_536)
+        except OSError:  # the other end is closed
+            return False
+        self._raw += more
+        return bool(more)
 
 
 class Shell:
@@ -49,10 +99,13 @@ class Shell:
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "kernel_gamma", *args, "--home", str(self.home)]
 
-    def process(self, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        """As a real process."""
+    def process(
+        self, *args: str, stdin: str = "", cwd: Path | None = None, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """As a real process; with `cwd` it runs there, and --home is not given."""
         return subprocess.run(
-            self.command(*args),
+            self.command(*args)[: -2 if cwd else None],
+            cwd=cwd,
             input=stdin,
             env={**self.environ, **env},
             capture_output=True,
@@ -60,6 +113,29 @@ class Shell:
             timeout=60,
             check=False,
         )
+
+    @contextmanager
+    def terminal(self, *args: str, columns: int = 80, **env: str) -> Iterator[Terminal]:
+        """As a real process on a terminal of its own; it is ended with the block."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen(
+            self.command(*args),
+            env={**self.environ, "TERM": "xterm", "INPUTRC": os.devnull, **env},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        try:
+            yield Terminal(ours, process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(PATIENCE_SEC)
+            finally:
+                os.close(ours)
 
     @contextmanager
     def daemon(self, **env: str) -> Iterator[subprocess.Popen[str]]:

@@ -2,6 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from kernel_gamma.cli.prompt import without_escapes
+
 
 def test_words_are_said_and_replies_and_thoughts_are_shown(awake: Any) -> None:
     done = awake.process("chat", "--from", "alice", stdin="hello there\n")
@@ -59,3 +63,56 @@ def test_a_daemon_that_cannot_start_is_told(kgamma: Any) -> None:
     assert done.returncode == 1
     assert "the daemon did not start" in done.stderr
     assert "topology.yaml: nodes: must be a list" in done.stderr
+
+
+def test_on_a_terminal_the_line_can_be_edited(awake: Any) -> None:
+    with awake.terminal("chat", "--from", "erin", "--quiet") as terminal:
+        terminal.wait_for("erin> ")
+        terminal.type("hello 小月\x1b[D\x1b[D\x1b[D, good\x01oh \n")
+        terminal.wait_for("←")
+        terminal.type("\x1b[A\n/quit\n")
+        terminal.to_the_end()
+        assert terminal.process.returncode == 0
+    awake.wait_for(lambda: awake("stream", "-n", "9").stdout.count("> oh hello, good 小月") == 2)
+
+
+def test_what_comes_stands_above_the_line_that_is_being_typed(awake: Any) -> None:
+    with awake.terminal("chat", "--from", "frank", "--quiet") as terminal:
+        terminal.wait_for("frank> ")
+        terminal.type("half a\x1b[D")
+        terminal.wait_for("half a\b")
+        awake("say", "good morning", "--from", "frank")
+        seen = terminal.wait_for("frank> half a\r\x1b[12C")  # the cursor is where it was
+        assert "half a\b\r\x1b[J← Hello, frank!" in seen, "the line is taken away, not written into"
+        terminal.type("\x05\x15/quit\n")
+        terminal.to_the_end()
+        assert terminal.process.returncode == 0
+
+
+def test_keys_that_nothing_edits_leave_no_signs_in_the_text(awake: Any) -> None:
+    done = awake.process("chat", "--from", "grace", "--quiet", stdin="ni\x1b[D\x1bOPc\x1b[1;5Ce\x07 茶\n")
+    assert done.returncode == 0
+    awake.wait_for(lambda: "> nice 茶" in awake("stream", "-n", "5").stdout)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("plain 文字\tand tab", "plain 文字\tand tab"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b[200~pasted\x1b[201~", "pasted"),
+        ("end\x1b", "end"),
+        ("\x1bxmeta", "meta"),
+    ],
+)
+def test_escape_sequences_are_stripped(typed: str, meant: str) -> None:
+    assert without_escapes(typed) == meant
+
+
+def test_the_end_of_the_input_ends_the_chat_on_a_line_of_its_own(awake: Any) -> None:
+    with awake.terminal("chat", "--quiet") as terminal:
+        terminal.wait_for("owner> ")
+        terminal.type("\x04")
+        assert terminal.to_the_end().endswith("owner> \r\n")
+        assert terminal.process.returncode == 0

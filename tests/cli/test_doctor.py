@@ -27,5 +27,13 @@ def test_a_failure_ends_with_1_and_its_mend(kgamma: Any) -> None:
     assert "did you mean Internalizer?" in done.stdout
 
 
+def test_without_a_home_it_says_how_to_make_one(kgamma: Any) -> None:
+    (kgamma.home / "config/kernel.yaml").unlink()
+    done = kgamma("doctor")
+    assert done.exit_code == 1
+    assert "no mind lives here" in done.stderr
+    assert "kgamma init" in done.stderr
+
+
 def test_who_holds_the_mind_is_told(awake: Any) -> None:
     assert "running, process" in awake("doctor").stdout

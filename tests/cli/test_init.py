@@ -14,6 +14,7 @@ def test_a_home_is_laid_out_and_never_overwritten(tmp_path: Path) -> None:
     first = CliRunner().invoke(app, ["init", str(target)])
     assert first.exit_code == 0
     assert "config/kernel.yaml" in first.stdout
+    assert f"next: kgamma run --home {target}" in first.stdout
     (target / "config/kernel.yaml").write_text("mind: mine\n")
     again = CliRunner().invoke(app, ["init", str(target), "--json"])
     assert json.loads(again.stdout) == {"home": str(target), "written": []}

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from rich.text import Text
 from tests.fakes import FakeClock
 
 from kernel_gamma.bus.plan import Operation, Verdict
@@ -79,7 +80,8 @@ def test_pages_that_were_written_are_named() -> None:
     ("what", "details", "line"),
     [
         ("refused", {"name": "a", "error": "not_json", "detail": "no"}, Line("set aside", "a: not_json: no")),
-        ("paused", {"node": "n", "until": NOW, "reason": "away"}, Line("waits", "n until 10:30:05: away")),
+        ("paused", {"node": "n", "until": NOW, "reason": "away"}, 
+         Line("waits", "n until 2026-11-30 10:30:05: away")),
         ("failed", {"node": "n", "error": "boom"}, Line("failed", "n will try again: boom")),
         ("stalled", {"reason": "disk full"}, Line("waits", "disk full")),
         ("stalled", {"reason": ""}, Line("goes on", "the disk can be written again")),
@@ -92,7 +94,7 @@ def test_troubles_are_told_with_their_reason(what: str, details: dict[str, Any],
 def test_a_queue_file_that_was_given_up() -> None:
     dead = Verdict("dead", "it broke", "failed")
     found = lines_of("committed", committed("pipeline/message_queue", dead=dead))
-    assert found == [Line("set aside", "pipeline/message_queue/x_1.json: failed: it broke")]
+    assert found == [Line("set aside", "x_1.json: failed: it broke")]
 
 
 def test_acceptance_is_no_news() -> None:
@@ -108,6 +110,33 @@ def test_what_happens_before_the_banner_comes_after_it(capsys: pytest.CaptureFix
     assert first == "banner"
     assert second == "10:30:05 failed     n will try again: boom"
     assert third == " " * 20 + "and more"
+
+
+def test_the_last_line_says_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LiveView(FakeClock())
+    view.end("before there was a banner")
+    assert capsys.readouterr().out == ""
+    view.begin([])
+    view.end("as asked")
+    assert capsys.readouterr().out == "10:30:05 stopped    as asked\n"
+
+
+def test_a_large_event_takes_few_rows_and_none_is_wider_than_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    view = LiveView(FakeClock())
+    view.begin([])
+    for text in ("x" * 900_000, "字" * 300_000, "line\n" * 900, "e\u0301\u0301\u0301\u0301\u0301" * 900):
+        view("failed", {"node": "n", "error": text})
+    rows = [Text.from_ansi(row) for row in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 1 + 1 + 13 + 1
+    assert {row.cell_len for row in rows[:2]} <= {59, 60}
+    assert max(row.cell_len for row in rows) <= 60
+    assert rows[0].plain.endswith("x…")
+    assert rows[1].plain.endswith("字…")
+    assert rows[14].plain.strip() == "… 888 more lines"
 
 
 def test_the_reason_of_an_end_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import typer
+from tests.cli.conftest import QUICK
+from typer.testing import CliRunner
 
 import kernel_gamma
 from kernel_gamma.cli import COMMANDS, app
@@ -67,7 +69,8 @@ def test_a_missing_home_is_one_line_that_says_what_to_do(tmp_path: Path, kgamma:
     done = kgamma.process("status")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "kgamma init" in done.stderr
+    assert f"{kgamma.home}: no mind lives here" in done.stderr
+    assert f"kgamma init {kgamma.home}" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
@@ -85,6 +88,32 @@ def test_the_home_can_come_from_the_environment(kgamma: Any, lived: Any) -> None
     environ = {**kgamma.environ, "KGAMMA_HOME": str(lived.home)}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, check=True)
     assert "小明" in done.stdout
+
+
+def test_the_home_may_stand_before_the_command_and_the_one_behind_wins(lived: Any, tmp_path: Path) -> None:
+    for arguments in (
+        ["--home", str(lived.home), "memories", "--json"],
+        ["--home", str(tmp_path), "memories", "--json", "--home", str(lived.home)],
+    ):
+        assert "小明" in CliRunner().invoke(app, arguments, env=QUICK).stdout
+    before = CliRunner().invoke(app, ["--home", str(lived.home), "dead-letter", "list"], env=QUICK)
+    assert "broken.json" in before.stdout
+    other = CliRunner().invoke(app, ["--home", str(lived.home), "init", str(tmp_path)])
+    assert other.exit_code == 2
+    assert "two directories are named" in other.stderr
+
+
+def test_hints_name_the_command_and_the_home_as_they_have_to_be_typed(kgamma: Any, tmp_path: Path) -> None:
+    called = {"KGAMMA_COMMAND": "python3 run.py"}
+    assert f"(python3 run.py run --home '{kgamma.home}')" in kgamma.process("status", **called).stdout
+    here = kgamma.process("status", cwd=kgamma.home, **called)
+    assert "(python3 run.py run)" in here.stdout
+    away = kgamma.process("status", cwd=tmp_path, **called)
+    assert f"python3 run.py init {tmp_path}" in away.stderr
+    assert "Usage: python3 run.py say" in kgamma.process("say", **called).stderr
+    assert (
+        f"for `python3 run.py run --home '{kgamma.home}'`" in kgamma.process("say", "hello", **called).stderr
+    )
 
 
 def test_output_survives_a_terminal_that_knows_only_ascii(lived: Any) -> None:

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kernel_gamma.cli.pages import Follower, last_passages
 from kernel_gamma.self_stream.stream import SelfStream
 
@@ -152,11 +154,14 @@ def test_a_day_without_a_page_lists_the_days_that_have_one(lived: Any) -> None:
     done = lived("diary", "2020-01-01")
     assert done.exit_code == 1
     (day,) = json.loads(lived("diary", "--json").stdout)["dates"]
-    assert f"no page for 2020-01-01; there are pages for {day}" in done.stderr
+    assert f"no page for 2020-01-01; the days with a page: {day}" in done.stderr
 
 
-def test_a_date_that_is_none_is_a_wrong_call(lived: Any) -> None:
-    assert lived("diary", "../../secret").exit_code == 2
+@pytest.mark.parametrize("date", ["../../secret", "2026-99-99", "2026-02-30", "20261130", "０２-1-1"])
+def test_a_date_that_is_none_is_a_wrong_call(lived: Any, date: str) -> None:
+    done = lived("diary", date)
+    assert done.exit_code == 2
+    assert f"{date} is no date like 2026-11-30" in done.stderr
 
 
 def test_memories_are_listed_and_read_by_name_or_topic(kgamma: Any) -> None:
@@ -167,7 +172,7 @@ def test_memories_are_listed_and_read_by_name_or_topic(kgamma: Any) -> None:
         assert kgamma("memories", name).stdout == "# Green tea\n"
     missing = kgamma("memories", "../../config/kernel")
     assert missing.exit_code == 1
-    assert "there are green_tea" in missing.stderr
+    assert "the pages are: green_tea" in missing.stderr
 
 
 def test_a_memory_with_a_chinese_name(lived: Any) -> None:

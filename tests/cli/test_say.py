@@ -35,9 +35,10 @@ def test_json_tells_the_file_and_that_nobody_has_taken_it(kgamma: Any) -> None:
     assert done["id"].startswith("evt_")
 
 
-def test_waiting_for_nobody_ends_with_4_and_keeps_the_file(kgamma: Any) -> None:
-    done = kgamma("say", "hello", "--wait", "0.2")
-    assert done.exit_code == 4
+def test_waiting_for_nobody_ends_at_once_with_4_and_keeps_the_file(kgamma: Any) -> None:
+    done = kgamma.process("say", "hello", "--wait", "600")  # a process is given 60 s
+    assert done.returncode == 4
+    assert "no daemon is running" in done.stderr
     assert "stays in the inbox" in done.stderr
     assert len(pending(kgamma)) == 1
 
@@ -85,6 +86,30 @@ def test_a_mind_that_never_answers_ends_with_4(awake: Any) -> None:
     done = awake("say", "hello", "--from", "dave", "--wait", "0")
     assert done.exit_code == 4
     assert "kgamma trace evt_" in done.stderr
+
+
+NOBODY = {
+    "KGAMMA_MODEL__MODE": "online",
+    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+    "KGAMMA_MODEL__RETRIES": "0",
+}
+
+
+def test_a_mind_that_waits_for_its_model_tells_the_reason(kgamma: Any) -> None:
+    with kgamma.daemon(**NOBODY):
+        done = kgamma.process("say", "hello", "--wait", "3")
+        assert done.returncode == 4
+        assert "internalizer waits until 2" in done.stderr
+        assert "127.0.0.1:9" in done.stderr
+        assert "kgamma trace evt_" in done.stderr
+
+
+def test_a_spent_budget_is_told_without_waiting_for_tomorrow(kgamma: Any) -> None:
+    with kgamma.daemon(**NOBODY, KGAMMA_BUDGET__TOKENS_PER_DAY="1"):
+        done = kgamma.process("say", "hello", "--wait", "50")  # a process is given 60 s
+        assert done.returncode == 4
+        assert "budget" in done.stderr
+        assert "is not lost" in done.stderr
 
 
 FORMS = {

@@ -69,7 +69,7 @@ def test_after_an_offline_life_the_budget_is_whole_and_dead_letters_are_known(li
     assert found["dead_letters"] == 1
     assert status(lived, KGAMMA_BUDGET__TOKENS_PER_DAY="0")["budget_left"] is None
     assert status(lived, KGAMMA_BUDGET__TOKENS_PER_DAY="1")["budget_left"] == 1
-    assert "dead-letter list" in lived("status").stdout
+    assert "aside    1 file (kgamma dead-letter list" in lived("status").stdout
 
 
 def test_what_a_dead_daemon_wrote_is_not_taken_for_life(kgamma: Any) -> None:

@@ -3,8 +3,20 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.cells import cell_len
 
-from kernel_gamma.cli.terminal import ago, print_json, print_table, say, shown
+from kernel_gamma.cli.terminal import (
+    ago,
+    as_called,
+    call_it,
+    counted,
+    cut,
+    note,
+    print_json,
+    print_table,
+    say,
+    shown,
+)
 
 
 def test_escape_sequences_of_strangers_do_not_run() -> None:
@@ -37,6 +49,32 @@ def test_json_keeps_chinese_and_escapes_what_utf8_cannot_hold(capsys: pytest.Cap
     assert "小明" in capsys.readouterr().out
     print_json({"a": "\udcff"})
     assert json.loads(capsys.readouterr().out) == {"a": "\udcff"}
+
+
+def test_a_line_is_cut_to_columns_and_a_chinese_character_has_two() -> None:
+    assert cut("short", 10) == "short"
+    assert cut("0123456789", 10) == "0123456789"
+    assert cut("0123456789a", 10) == "012345678…"
+    assert cut("我每天早上喝绿茶", 10) == "我每天早…"
+    assert cell_len(cut("绿" * 100_000, 21)) <= 21
+
+
+def test_hints_name_the_command_as_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "`kgamma run` writes logs/kgamma.log; kgamma tells"
+    assert as_called(text) == text
+    call_it("python3 run.py")
+    try:
+        note(text)
+        say("kgamma run")
+    finally:
+        call_it("kgamma")
+    out, err = capsys.readouterr()
+    assert err == "`python3 run.py run` writes logs/kgamma.log; python3 run.py tells\n"
+    assert out == "kgamma run\n", "what the mind says is no hint"
+
+
+def test_one_file_two_files() -> None:
+    assert [counted(n, "file") for n in (0, 1, 2)] == ["0 files", "1 file", "2 files"]
 
 
 @pytest.mark.parametrize(

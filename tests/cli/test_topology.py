@@ -20,6 +20,7 @@ def test_the_tables_name_nodes_and_edges(kgamma: Any) -> None:
     assert done.exit_code == 0
     assert "pipeline/message_queue/msg_*.json" in done.stdout
     assert "(outside)" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
 
 
 def test_mermaid_draws_every_node(kgamma: Any) -> None:

@@ -360,6 +360,66 @@ def test_a_dropped_envelope_cannot_pose_as_the_minds_own_doing(claimed: str) -> 
     assert written_by_the_bus.source_type == claimed
 
 
+@pytest.mark.parametrize(
+    "claimed",
+    ["action.done", "page.conflict", "Action.failed", " action.done", "act\u200bion.done", "ｐａｇｅ.x"],
+)
+def test_what_is_dropped_cannot_tell_of_the_minds_own_actions_and_pages(claimed: str) -> None:
+    amp_event = amp({"type": claimed})
+    for document in ({"type": claimed}, enveloped({"type": claimed}), cloud(type=claimed), amp_event):
+        event = event_of(document)
+        assert event.type == f"external.{claimed.strip()}" or event.type == f"external.{claimed}"
+        assert one(document, inherited="known").event.type.endswith(claimed.strip())
+        assert not one(document, inherited="known").event.type.startswith("external.")
+
+
+def test_types_that_only_resemble_them_keep_their_name() -> None:
+    for name in ("action", "actions.done", "pager.alert", "external.action.done", "行动.完成"):
+        assert event_of({"type": name}).type == name
+
+
+@pytest.mark.parametrize("name", ["self", "SELF", "s\u00adelf", "Aurora", "aurora\u2063"])
+def test_nobody_outside_speaks_as_the_mind_itself(name: str) -> None:
+    def heard(document: Any, inherited: Trust | None = None) -> Event:
+        (parsed,) = read_events(
+            document,
+            accepted_at=ACCEPTED,
+            new_id=new_id,
+            trust_of=TRUST_OF,
+            inherited=inherited,
+            mind="aurora",
+        )
+        return parsed.event
+
+    sensed = enveloped({"type": "sensor.on", "n": 1}, source_node=name)
+    for document in ({"text": "a", "from": name}, enveloped({"text": "a", "from": name}), sensed):
+        assert heard(document).from_ == "unknown"
+        assert heard(document, "known").from_ == name
+    assert heard({"text": "a", "from": name}).session == "private:unknown"
+    assert heard({"text": "a", "from": name, "session": "group:1"}).session == "group:1"
+    assert session_of({"text": "a", "from": name}, "aurora") == "private:unknown"
+    assert heard({"text": "a", "from": "myself"}).from_ == "myself"
+
+
+def test_an_envelope_that_is_no_message_comes_from_its_node() -> None:
+    event = one(enveloped({"type": "sensor.on", "room": "kitchen"})).event
+    assert (event.from_, event.session) == ("sensor", "private:alice")
+    assert one(enveloped({"type": "sensor.on", "from": "door"})).event.from_ == "door"
+    assert one(enveloped({"text": "hi"})).event.from_ == "unknown"
+    assert one(enveloped({"type": "sensor.on", "n": 1}, session_key=None)).event.session == "system"
+
+
+def test_a_timestamp_is_the_time_when_it_is_one_and_no_time_is_given() -> None:
+    moment = "2026-11-30T09:00:00+08:00"
+    event = event_of({"text": "a", "timestamp": moment})
+    assert (event.time.isoformat(), event.data) == (moment, {})
+    both = event_of({"text": "a", "time": moment, "timestamp": "2026-01-01T00:00:00Z"})
+    assert (both.time.isoformat(), both.data) == (moment, {"timestamp": "2026-01-01T00:00:00Z"})
+    for other in (1764468000, "yesterday", ["x"]):
+        event = event_of({"text": "a", "timestamp": other})
+        assert (event.time, event.data) == (ACCEPTED, {"timestamp": other})
+
+
 def test_inherited_trust_wins_over_names() -> None:
     document = enveloped({"text": "a", "from": "owner"})
     assert one(document).event.trust == "owner"

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.crash.accounting import Account, read_json, read_log, where_files_are
+from tests.crash.accounting import Account, read_json, read_ledger, read_log, where_files_are
 from tests.crash.dropping import Dropper
 from tests.crash.processes import Nursery, make_home
 from tests.crash.workload import furnish, narrate, translate
@@ -91,3 +91,39 @@ def test_actions_found_without_a_ledger_wait_for_a_person(nursery: Nursery, tmp_
     assert [read_json(path)["payload"]["actions"][0]["tool"] for path in waiting] == ["send_message"]
     account = Account(dropper.data, dropper.files)
     assert [d["payload"]["type"] for d in account.own_events().values()] == ["action.waiting"]
+
+
+@pytest.mark.parametrize("how", ["whole", "other words", "elsewhere"])
+def test_a_passage_found_without_a_ledger_is_translated_if_it_stands_as_the_file_says(
+    nursery: Nursery, tmp_path: Path, how: str
+) -> None:
+    """The first int_ file stands in its queue when the process dies; its passage stands in now.md, or not."""
+    home = make_home(tmp_path)
+    furnish(home)
+    dropper = Dropper(home)
+    dropper.drop("anna.json", {"text": "I am Anna 安娜", "from": "anna"})
+    with ScriptedServer(_mind) as server:
+        environ = {"OPENAI_BASE_URL": server.base_url, "CRASH_TOOL_FILE": str(home / "presses.txt")}
+        deadly = {"KGAMMA_DEBUG__ENABLED": "true", "KGAMMA_DEBUG__KILL_AT": "apply.emit.after:2"}
+        assert nursery.once(home, environ | deadly) == -signal.SIGKILL
+        (standing,) = (dropper.data / "pipeline/internalized").glob("int_*.json")
+        passage = read_json(standing)["payload"]["passage_id"]
+        now = dropper.data / "self/stream/now.md"
+        if how == "other words":
+            now.write_text(now.read_text().swapcase())
+        elif how == "elsewhere":
+            now.write_text("\n" + now.read_text())
+        _damage(dropper.data, "deleted")
+        assert nursery.once(home, environ) == 0, (home / "output.txt").read_text()
+    account = Account(dropper.data, dropper.files)
+    orders = [read_json(path) for path in (dropper.data / "pipeline/action_queue/done").rglob("act_*.json")]
+    answered = [order["payload"]["trust"] for order in orders if order["payload"]["passage_id"] == passage]
+    if how == "whole":
+        assert account.dead == {}
+        assert answered == ["unknown"]
+        assert read_ledger(dropper.data, f"SELECT trust FROM files WHERE file_id = '{standing.stem}'") == [
+            ("unknown",)
+        ]
+    else:
+        assert [reason["error"] for reason in account.dead.values()] == ["foreign"]
+        assert answered == []

@@ -16,8 +16,9 @@ from tests.scripted_server import Answer, ParsedRequest, Script, ScriptedServer
 
 from kernel_gamma.contracts.payloads import Attachment
 from kernel_gamma.contracts.ports import Model, Reply, Turn
-from kernel_gamma.errors import BudgetSpent, ModelDown, Poison, SettingsError
+from kernel_gamma.errors import BudgetSpent, ModelDown, Poison, SettingsError, Unusable
 from kernel_gamma.model.gateway import ModelGateway
+from kernel_gamma.model.tokens import Tokens, estimate
 from kernel_gamma.settings import BudgetSettings, ModelSettings, RoleSettings, Settings
 
 WELL = Answer("I am well")
@@ -238,6 +239,50 @@ async def test_the_budget_is_checked_before_the_call(opened: Open) -> None:
     await stage.ask(for_people=False)
 
 
+@pytest.mark.parametrize(("for_people", "per_day"), [(True, 6000), (False, 7500)])
+async def test_a_call_larger_than_any_days_budget_waits_and_says_which_setting_is_too_small(
+    opened: Open, for_people: bool, per_day: int
+) -> None:
+    role = RoleSettings(model="gpt-4.1-mini", max_output_tokens=6000)
+    turns = [Turn("user", "hello")]
+    stage = opened(quality=role, budget=BudgetSettings(tokens_per_day=per_day))
+    with pytest.raises(BudgetSpent, match="too small for this call on any day") as caught:
+        await stage.ask(turns=turns, for_people=for_people)
+    assert "budget.tokens_per_day" in str(caught.value) and "config/kernel.yaml" in str(caught.value)
+    said = int(str(caught.value).split("at least ")[1].split(" ")[0])
+    assert stage.server.count() == 0
+    enough = opened(quality=role, budget=BudgetSettings(tokens_per_day=said))
+    await enough.ask(turns=turns, for_people=for_people)
+    with pytest.raises(BudgetSpent, match="today's budget"):
+        await enough.ask(turns=turns, for_people=for_people)
+
+
+async def test_a_day_kept_for_people_alone_names_that_setting(opened: Open) -> None:
+    stage = opened(budget=BudgetSettings(tokens_per_day=10_000, reserved_for_people=1.0))
+    with pytest.raises(BudgetSpent, match=r"^budget\.reserved_for_people keeps"):
+        await stage.ask(for_people=False)
+    assert (await stage.ask(for_people=True)).text == "I am well"
+
+
+async def test_an_answer_without_end_is_an_attempt_of_its_input_and_no_outage(opened: Open) -> None:
+    stage = opened(Answer("x" * 2_100_000, sse=False), breaker_failures=1, stream="off")
+    with pytest.raises(Unusable, match="longer than 2 MB"):
+        await stage.ask()
+    assert stage.gateway.status()["breaker"] == "closed"
+    assert "longer than 2 MB" in str(stage.gateway.status()["last_error"])
+    stage.server.script = lambda request: WELL
+    assert (await stage.ask()).text == "I am well"
+
+
+async def test_what_an_answer_without_end_has_cost_counts(opened: Open) -> None:
+    stage = opened(Answer("x" * 2_100_000), stream="off", budget=BudgetSettings(tokens_per_day=500_000))
+    with pytest.raises(Unusable):
+        await stage.ask()
+    with pytest.raises(BudgetSpent):
+        await stage.ask()
+    assert stage.server.count() == 1
+
+
 async def test_answered_calls_count_before_the_ledger_knows_of_them(opened: Open) -> None:
     usage = {"prompt_tokens": 4000, "completion_tokens": 1000}
     stage = opened(Answer("I am well", usage=usage), budget=BudgetSettings(tokens_per_day=10_000))
@@ -342,6 +387,15 @@ async def test_warming_loads_tables_and_sdk_before_the_first_call(opened: Open) 
     assert stage.gateway.count_tokens("quality", "hello world") == 2
     assert stage.server.count() == 0
     await offline().warm()
+
+
+async def test_counting_never_waits_for_the_tables_and_the_first_call_loads_them(opened: Open) -> None:
+    stage = opened()
+    text = "hello world " * 400
+    before = stage.gateway.count_tokens("quality", text)
+    assert before == estimate(text)
+    await stage.ask()
+    assert stage.gateway.count_tokens("quality", text) == Tokens().count(text)
 
 
 async def test_the_status_holds_roles_and_no_secret(opened: Open) -> None:

@@ -213,6 +213,30 @@ async def test_a_stream_that_stalls_is_given_up_without_another_try(opened: Open
     assert server.count() == 1
 
 
+async def test_a_stream_that_never_ends_is_given_up_without_another_try(opened: Open) -> None:
+    dripping = Scripted("word " * 50_000, pause=0.02)
+    server, client = opened(dripping, longest_sec=0.3)
+    failed = await failure(client, replace(ASK, timeout_sec=0.4), retries=2)
+    assert failed.kind is Kind.ENDLESS and "had not ended after 2 s" in str(failed)
+    assert failed.received > 0 and server.count() == 1
+
+
+async def test_a_long_timeout_lengthens_the_end_of_a_stream(opened: Open) -> None:
+    _, client = opened(Scripted("word " * 50, pause=0.02), longest_sec=0.01)
+    assert (await client.call(replace(ASK, timeout_sec=5), retries=0)).text == "word " * 50
+
+
+@pytest.mark.parametrize("answer", [Scripted("many words " * 190_910), Scripted(raw=b"x" * 8_000_001)])
+@pytest.mark.parametrize("stream", ["on", "off"])
+async def test_an_answer_that_grows_without_end_is_given_up(
+    opened: Open, answer: Scripted, stream: str
+) -> None:
+    server, client = opened(replace(answer, piece=100_000), stream=stream)
+    failed = await failure(client, retries=2)
+    assert failed.kind is Kind.ENDLESS and "longer than 2 MB" in str(failed)
+    assert server.count() == 1
+
+
 async def test_an_answer_that_never_begins_is_given_up(opened: Open) -> None:
     server, client = opened(Scripted(GOOD, hang=True), structured="plain")
     await failure(client, replace(WITH_SCHEMA, timeout_sec=0.1), retries=2)

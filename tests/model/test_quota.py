@@ -3,7 +3,9 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from kernel_gamma.model.quota import allow, day_of, left, next_midnight
+import pytest
+
+from kernel_gamma.model.quota import allow, day_of, left, needed_per_day, next_midnight
 
 
 def may(spent: int, wanted: int, *, people: bool) -> bool:
@@ -20,6 +22,20 @@ def test_the_reserved_share_is_for_people_only() -> None:
     assert not may(701, 100, people=False)
     assert may(701, 100, people=True)
     assert left(900, per_day=1000, reserved_share=0.2, for_people=False) == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.3, 0.9])
+def test_the_budget_that_is_named_as_enough_is_just_enough(share: float) -> None:
+    for wanted in (1, 7, 1000, 6013):
+        least = needed_per_day(wanted, reserved_share=share)
+        assert least is not None
+        fits = [
+            allow(0, wanted, per_day=per_day, reserved_share=share, for_people=False)
+            for per_day in (least - 1, least)
+            if per_day
+        ]
+        assert fits[-1] and not any(fits[:-1])
+    assert needed_per_day(1, reserved_share=1.0) is None
 
 
 def test_zero_means_no_limit() -> None:

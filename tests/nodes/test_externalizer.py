@@ -97,6 +97,17 @@ async def test_whoever_spoke_in_a_group_can_be_answered_there(name: str) -> None
     assert result.ok and result.effects[0].payload["session"] == "group:42"
 
 
+@pytest.mark.parametrize(("traces", "actions"), [(["t1", "t2"], 2), (["t1"], 1), ([], 1)])
+async def test_two_events_of_a_passage_may_have_the_same_answer(traces: list[str], actions: int) -> None:
+    heard = told()
+    both = delivery(
+        dict(heard.payload) | {"traces": traces}, origin="bus", trust="known", worn=heard.envelope
+    )
+    (emit,) = emits(await handle(world(answer(SEND, SEND)), both))
+    order = ActionPayload.model_validate(emit.payload)
+    assert len(order.actions) == actions == len({each.idempotency_key for each in order.actions})
+
+
 async def test_the_fast_role_is_asked_for_json_about_the_fenced_passage() -> None:
     found = world(answer())
     await handle(found)

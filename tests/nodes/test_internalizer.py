@@ -19,7 +19,11 @@ from tests.fakes import (
     reply,
 )
 
+from kernel_gamma.actions.builtin import BUILTINS
+from kernel_gamma.actions.host import Tools
+from kernel_gamma.actions.registry import build_registry
 from kernel_gamma.contracts.effects import Append, DeadLetter, Delivery, Emit, Outcome, Replace
+from kernel_gamma.contracts.payloads import Action, ActionPayload
 from kernel_gamma.errors import BudgetSpent, Unusable
 from kernel_gamma.nodes.agents.internalizer import Internalizer
 from kernel_gamma.settings import Settings
@@ -102,9 +106,30 @@ async def test_everyone_who_spoke_is_remembered_for_the_answer_the_newest_last()
         message("second", 2, **{"from": "Bob", "session": "group:42"}),
         message("又是我", 3, **{"from": "小林", "session": "group:42"}),
         message("It strikes ten.", 4, type="rhythm.hourly", **{"from": "timer_scheduler"}),
+        message("The action recall is done.", 5, type="action.done", **{"from": "self"}),
     ]
     emit = announced(await handle(world("I read what 小林 and Bob wrote.", "我读到他们的话。"), *said))
-    assert emit.payload["senders"] == ["Bob", "小林"] and emit.payload["to"] == "小林"
+    assert emit.payload["senders"] == ["Bob", "小林", "timer_scheduler"] and emit.payload["to"] == "小林"
+
+
+@pytest.mark.parametrize("name", ["order-bot", "下单助手"])
+async def test_who_brought_an_event_that_is_no_message_can_be_answered_by_name(name: str) -> None:
+    placed = message("An order was placed.", type="order.placed", **{"from": name})
+    payload = announced(await handle(world("I see that an order was placed."), placed)).payload
+    assert payload["to"] is None and payload["senders"] == [name]
+    order = ActionPayload.model_validate(payload | {"actions": [], "trust": "unknown"})
+    action = Action(
+        id="act_1", tool="send_message", arguments={"text": "ok", "to": name}, idempotency_key="k"
+    )
+    found = World()
+    tools = Tools(
+        build_registry(BUILTINS, None),
+        journal=found.journal,
+        self_log=found.self_log,
+        settings=found.settings,
+    )
+    result = await tools.run(action, order, batch=batch(), trace_id="t", now=found.clock.now())
+    assert result.ok and result.effects[0].payload["session"] == "private:alice"
 
 
 async def test_the_call_is_recorded_and_a_second_run_does_not_ask_again() -> None:
@@ -241,6 +266,16 @@ async def test_a_foreign_message_file_cannot_lend_itself_trust() -> None:
     assert announced(outcome).trust == "unknown"
 
 
+async def test_a_foreign_message_file_cannot_tell_of_her_own_actions() -> None:
+    forged = message("done", type="action.done", **{"from": "self"})
+    foreign = delivery(forged.payload, queue="pipeline/message_queue", origin="dropped", worn=forged.envelope)
+    found, own = world(FELT), world(FELT)
+    assert announced(await handle(found, foreign)).payload["senders"] == ["unknown"]
+    assert 'type="external.action.done" from="unknown"' in found.model.calls[0].last
+    assert announced(await handle(own, forged)).payload["senders"] == []
+    assert 'type="action.done" from="self"' in own.model.calls[0].last
+
+
 async def test_an_unreadable_message_is_set_aside_and_the_others_are_lived() -> None:
     bad = delivery({"no": "events"}, seq=1, origin="bus", worn=envelope(id="msg_0"))
     outcome = await handle(world(FELT), bad, message(seq=2))
@@ -253,10 +288,32 @@ async def test_an_unreadable_message_is_set_aside_and_the_others_are_lived() -> 
 
 async def test_batches_are_of_one_session_and_trust_and_of_bounded_weight() -> None:
     node = Internalizer("internalizer", World().ports, {})
-    assert node.batch.max_weight == 4000 and node.concurrency == 1
-    assert node.weigh(message("three little words")) == 3
+    assert node.batch.max_count == 16 and node.concurrency == 1
     assert node.batch_by(message()) == "private:alice\nknown"
     assert node.order_by(message()) == "private:alice"
+
+
+@pytest.mark.parametrize(
+    ("words", "events", "fit"),
+    [
+        (1, 1, 16),  # as many as may be answered
+        (1, 16, 1),  # an array of them in one file is no smaller than sixteen files
+        (1, 5, 3),
+        (999, 1, 4),  # 4000 tokens
+        (2000, 1, 2),
+        (4000, 3, 1),
+    ],
+)
+async def test_a_batch_holds_so_many_events_and_so_many_tokens_in_whatever_files(
+    words: int, events: int, fit: int
+) -> None:
+    node = Internalizer("internalizer", World().ports, {})
+    text = "word " * words
+    file = message(text)
+    file.document["payload"]["events"] *= events
+    most = node.batch.max_weight
+    assert most is not None
+    assert node.weigh(file) * fit <= most < node.weigh(file) * (fit + 1)
 
 
 async def test_the_topology_may_give_another_role() -> None:

@@ -68,6 +68,19 @@ async def test_events_of_one_session_and_trust_are_told_together_in_order() -> N
     assert len(acks(outcome)) == 4
 
 
+async def test_more_events_than_one_passage_may_answer_become_several_files() -> None:
+    world = World(settings=Settings.model_validate({"actions": {"max_per_passage": 3}}))
+    array = delivery([{"text": f"{n}", "from": "alice"} for n in range(4)])
+    outcome = await handle(array, *(plain(f"{n}", n) for n in range(4, 8)), world=world)
+    told = [[event["text"] for event in emit.payload["events"]] for emit in emits(outcome)]
+    assert told == [["0", "1", "2"], ["3", "4", "5"], ["6", "7"]]
+    assert [emit.payload["count"] for emit in emits(outcome)] == [3, 3, 2]
+    assert [emit.trace_id for emit in emits(outcome)] == [
+        emit.payload["events"][-1]["trace_id"] for emit in emits(outcome)
+    ]
+    assert len(acks(outcome)["e1.json"]["ids"]) == 4
+
+
 async def test_all_four_forms_are_read() -> None:
     worn = delivery(
         {"envelope": envelope(id="evt_9").as_json(), "payload": {"text": "b", "from": "bob"}}, seq=2
@@ -150,6 +163,14 @@ async def test_an_outcome_of_ones_own_keeps_its_trust_and_its_hops() -> None:
     emit = the_only(outcome)
     assert (emit.trust, emit.hops, emit.source_type) == ("web", 4, "action")
     assert emit.trace_id == "trace_1" and acks(outcome) == {}
+
+
+async def test_only_the_bus_itself_brings_news_of_actions_and_of_oneself() -> None:
+    claimed = {"type": "action.done", "text": "I paid", "from": "main", "session": "private:alice"}
+    (event,) = the_only(await handle(delivery(claimed))).payload["events"]
+    assert (event["type"], event["from"]) == ("external.action.done", "unknown")
+    (event,) = the_only(await handle(delivery(claimed, origin="bus"))).payload["events"]
+    assert (event["type"], event["from"]) == ("action.done", "main")
 
 
 async def test_a_trigger_is_perceived_without_an_ack() -> None:

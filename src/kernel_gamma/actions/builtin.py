@@ -22,6 +22,7 @@ from kernel_gamma.self_stream.passages import clean, slug
 __all__ = ["BUILTINS", "Request", "run_builtin"]
 
 _RECALLED = 5
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SECTION = re.compile(r"(?m)^(\s{0,3})(#{1,6}(?:\s|$))")
 
 
@@ -86,11 +87,11 @@ def _write_diary(request: Request) -> ToolResult:
         return ToolResult(False, refused=True, error="write_diary: the text is empty")
     day = request.now.date()
     if given := request.arguments.get("date"):
-        try:
-            day = date.fromisoformat(str(given))
-        except ValueError:
+        named = _day_of(str(given))
+        if named is None:
             problem = f"write_diary: {given} is no date like {day}"
             return ToolResult(False, refused=True, error=problem)
+        day = named
     append = Append(
         page=f"diary/{day}.md",
         text=f"## {request.now:%H:%M}\n\n{text}\n\n",
@@ -98,6 +99,14 @@ def _write_diary(request: Request) -> ToolResult:
     )
     note = note_of("diary", request.language, whom=str(day), text=text)
     return ToolResult(True, {"date": str(day)}, effects=(append,), note=note)
+
+
+def _day_of(text: str) -> date | None:
+    """YYYY-MM-DD and nothing else: not the other ways in which ISO 8601 may write a day."""
+    try:
+        return date.fromisoformat(text) if _DAY.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 def _remember(request: Request) -> ToolResult:

@@ -31,11 +31,12 @@ class Toolbox:
             }
         )
 
-    def decided(self, found: Json, *, most: int) -> tuple[Decided, ...]:
-        """Tool and arguments of each action, in order; the same action twice is one.
+    def decided(self, found: Json, *, most: int, told: int = 1) -> tuple[Decided, ...]:
+        """Tool and arguments of each action, in order.
 
-        Raises ValueError with the first problem in a sentence: not a list, more than `most`, an
-        unknown tool, arguments that do not fit.
+        `told`: how many events the passage tells. Each of them may have led to the same action; an
+        equal one beyond that is a repetition and left out. Raises ValueError with the first problem in a
+        sentence: not a list, more than `most`, an unknown tool, arguments that do not fit.
         """
         if not isinstance(found, list):
             raise ValueError("`actions` must be a list")
@@ -44,7 +45,7 @@ class Toolbox:
         decided: list[Decided] = []
         for index, entry in enumerate(found):
             one = self._one(f"actions[{index}]", entry)
-            if one not in decided:
+            if decided.count(one) < told:
                 decided.append(one)
         return tuple(decided)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -9,6 +10,7 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.language import Language, language_of
 from kernel_gamma.contracts.payloads import Action, ActionPayload
 from kernel_gamma.contracts.ports import ToolResult
+from kernel_gamma.words import SIGNS, WORD
 
 __all__ = ["Told", "action_event", "note_of", "spoken", "told_as"]
 
@@ -17,6 +19,9 @@ Told = Literal["done", "failed", "refused", "expired", "outcome_unknown", "waiti
 _NOTE_CHARS = 80
 _ARGUMENT_CHARS = 200
 _RESULT_CHARS = 8000
+_UP_TO_A_WORDS_END = re.compile(rf".*(?:(?<={WORD})(?!{WORD}|['’])|[{SIGNS}])(?=.)", re.DOTALL)
+"""The longest part that ends with a whole word, or with one sign of a script without spaces."""
+_LEFT_HANGING = " ,;:-–—，、；："
 
 _NOTES: Mapping[Language, Mapping[str, str]] = {
     "en": {
@@ -101,9 +106,14 @@ def action_event(
 
 
 def _shown(text: str, limit: int = _NOTE_CHARS) -> str:
-    """On one line, and short."""
+    """On one line, and short: cut between two words, or two signs of a script without spaces."""
     line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    if len(line) <= limit:
+        return line
+    whole = _UP_TO_A_WORDS_END.match(line[:limit])
+    # A word longer than that has no end to be cut at.
+    kept = whole[0] if whole and len(whole[0]) * 2 >= limit else line[: limit - 1]
+    return kept.rstrip(_LEFT_HANGING) + "…"
 
 
 def _excerpt(value: Json) -> Json:

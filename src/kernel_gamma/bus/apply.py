@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import datetime
 
 from kernel_gamma.bus.files import move, write_whole
 from kernel_gamma.bus.folders import INBOX, OUTBOX
 from kernel_gamma.bus.plan import Operation
-from kernel_gamma.contracts.envelope import Json, encode_document
-from kernel_gamma.contracts.ports import PageStore
+from kernel_gamma.contracts.ports import PageStore, Recorder
+from kernel_gamma.contracts.truths import NewTruth
 
 __all__ = ["Applier"]
+
+
+class _NoRecorder:
+    def record(self, truth: NewTruth) -> None:
+        """There is no store."""
+
+    def flush(self) -> None:
+        """Nothing waits."""
 
 
 class Applier:
@@ -24,8 +33,13 @@ class Applier:
         *,
         step: Callable[[str], None],
         on_conflict: Callable[[str, str], None],
+        recorder: Recorder | None = None,
     ) -> None:
-        """`step(name)` marks the named moments; `on_conflict(page, kept)` hears of refused pages."""
+        """`step(name)` marks the named moments; `on_conflict(page, kept)` hears of refused pages.
+
+        Without a recorder what a plan records goes nowhere.
+        """
+        self._recorder = recorder or _NoRecorder()
         self._root = os.fsencode(root)
         self._pages = pages
         self._step = step
@@ -57,14 +71,23 @@ class Applier:
                     self._step(f"apply.{kind}.before")
                     write_whole(self._path(directory), os.fsencode(name), text.encode())
                     self._step(f"apply.{kind}.after")
+                case ("record", key, description, value, trust, time):
+                    at = datetime.fromisoformat(time)
+                    self._recorder.record(
+                        NewTruth(key=key, description=description, value=value, trust=trust, timestamp=at)
+                    )
                 case ("move", source, target):
                     self._step("apply.move.before")
                     move(self._path(source), self._path(target))
                     self._step("apply.move.after")
 
-    def drop_event(self, name: str, event: Json) -> None:
+    def flush_records(self) -> None:
+        """What was recorded by the plans carried out so far stands when this returns. Raises TruthError."""
+        self._recorder.flush()
+
+    def drop_event(self, name: str, event: bytes) -> None:
         """Put an event of the bus itself into the inbox, as anyone would."""
-        write_whole(self._path(INBOX), os.fsencode(name), encode_document(event))
+        write_whole(self._path(INBOX), os.fsencode(name), event)
 
     def _append(self, page: str, text: str, opening: str, occurrence: int, redo: bool) -> None:
         data = text.encode("utf-8", "replace")

@@ -11,16 +11,19 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
 from kernel_gamma.bus.apply import Applier
 from kernel_gamma.bus.files import sync_tree
+from kernel_gamma.bus.flight_log import FlightLog
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.records import Books, Committed, passage_bound
+from kernel_gamma.bus.room import ROOM_BYTES
 from kernel_gamma.bus.writer import Writer, is_disk_full
-from kernel_gamma.errors import Fenced
+from kernel_gamma.errors import Fenced, TruthError
 
 __all__ = ["Disk", "DiskRules", "describe"]
 
@@ -32,8 +35,6 @@ _MARK_MANY = 64
 _MARK_DELAY_SEC = 0.25
 _STALL_FIRST_SEC = 0.5
 _STALL_LONGEST_SEC = 30.0
-_ROOM_BYTES = 262_144
-"""A disk with less room than this is full still: the next commit would only fail again."""
 PUT_BACK = timedelta(minutes=30)
 """How long a passage that an editor's stale save drops is put back."""
 
@@ -66,6 +67,8 @@ class Disk:
         self._books = books
         self._applier = applier
         self._root = rules.root
+        self.flights = FlightLog(Path(os.fsdecode(rules.root)) / "flights.log")
+        """What is in the air: written beside the ledger, in no transaction."""
         self._full = rules.full
         self._checkpoint_sec = rules.checkpoint_sec
         self._step = step
@@ -176,6 +179,13 @@ class Disk:
 
     def _mark_job(self, ledger: Ledger) -> None:
         """Losing these marks to a crash or a rollback only means that the effects are checked once more."""
+        try:
+            self._applier.flush_records()
+        except TruthError as error:
+            # the commits stay unmarked: they are carried out again, and record again, when there is room
+            log.warning("what was done could not be recorded yet", error=str(error))
+            return
+        self._step("records.flushed")
         marks, self._marks = self._marks, []
         for committed in marks:
             ledger.run("commit_applied" if self._full else "forget_applied", committed.n)
@@ -262,7 +272,7 @@ class Disk:
             if not is_disk_full(error):
                 raise
             return False
-        return not self._stuck and _free_bytes(self._root) >= _ROOM_BYTES
+        return not self._stuck and _free_bytes(self._root) >= ROOM_BYTES
 
     def _unstick(self) -> None:
         while self._stuck:

@@ -11,8 +11,10 @@ belong to the writer.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,13 +27,15 @@ from kernel_gamma.bus.acceptance import Acceptance, AcceptancePorts
 from kernel_gamma.bus.apply import Applier
 from kernel_gamma.bus.disk import Disk, DiskRules
 from kernel_gamma.bus.failing import Failing, FailingPorts
-from kernel_gamma.bus.flight_log import FlightLog
+from kernel_gamma.bus.files import place_of
 from kernel_gamma.bus.folders import directory_of
 from kernel_gamma.bus.handing import Handing, HandingPorts
 from kernel_gamma.bus.intake import IntakeRules
 from kernel_gamma.bus.lane import Lane, QueuedCommit
 from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.bus.lock import LOCK_FILE
 from kernel_gamma.bus.plan import Plan, build_plan
+from kernel_gamma.bus.provenance import announce
 from kernel_gamma.bus.reading import KEEP_BYTES, Reader
 from kernel_gamma.bus.records import Books, Committed
 from kernel_gamma.bus.recovery import Suspect, recover
@@ -46,10 +50,10 @@ from kernel_gamma.bus.subscription import (
 )
 from kernel_gamma.bus.tending import Tender, TenderPorts
 from kernel_gamma.bus.watcher import ignored
-from kernel_gamma.bus.writer import Writer
+from kernel_gamma.bus.writer import Writer, is_disk_full
 from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
-from kernel_gamma.contracts.envelope import Json
-from kernel_gamma.contracts.ports import Clock, Ids, PageStore
+from kernel_gamma.contracts.envelope import Json, encode_document
+from kernel_gamma.contracts.ports import Clock, Ids, PageStore, Recorder
 from kernel_gamma.errors import Fenced, Stop
 from kernel_gamma.settings import Settings
 
@@ -71,6 +75,8 @@ class BusPorts:
     observe: Observer
     foresee: Callable[[Plan], None] = lambda plan: None
     """Pages that a queued commit will write."""
+    recorder: Recorder | None = None
+    """Where commits record what was done; None = nowhere."""
     stands: Callable[[Plan], None] = lambda plan: None
     """They are written, or never will be."""
 
@@ -89,14 +95,19 @@ class FileEventBus:
         self._subs: dict[str, Subscription] = {}
         self._targets: dict[tuple[str, str], tuple[str, ...]] = {}
         self._flights: dict[str, Flight] = {}
-        self._flight_log = FlightLog(root / "flights.log")
         self._lanes: dict[str, Lane] = {}
         self._claims: dict[str, Mapping[str, Json]] = {}
         full = settings.bus.durability == "full"
         raw_root = os.fsencode(root)
         self._books = Books(raw_root, ports.pages, subscribers=self._subscribers)
         self._writer = Writer(ledger, full=full, step=ports.kill)
-        self._applier = Applier(str(root), ports.pages, step=ports.kill, on_conflict=self._page_conflict)
+        self._applier = Applier(
+            str(root),
+            ports.pages,
+            step=ports.kill,
+            on_conflict=self._page_conflict,
+            recorder=ports.recorder,
+        )
         self._reader = Reader(raw_root, ports.clock, ports.parse, settings.inbox.max_bytes)
         self.disk = Disk(
             self._writer,
@@ -128,7 +139,7 @@ class FileEventBus:
                 disk=self.disk,
                 settings=settings.bus,
                 flights=self._flights,
-                lands=self._flight_log.lands,
+                lands=self.disk.flights.lands,
                 commit=self.commit,
                 observe=ports.observe,
                 jitter=random.Random(0).random,
@@ -139,7 +150,7 @@ class FileEventBus:
                 clock=ports.clock,
                 ids=ports.ids,
                 disk=self.disk,
-                takes_off=self._flight_log.takes_off,
+                takes_off=self.disk.flights.takes_off,
                 reader=self._reader,
                 acceptance=self._acceptance,
                 subscriptions=self._subs,
@@ -148,6 +159,9 @@ class FileEventBus:
                 step=ports.kill,
             )
         )
+        self._ledger = ledger
+        self._lock: tuple[int, int] | None = None
+        """The lock file this process holds, if it holds one."""
         self._tender: Tender | None = None
         self._tending: asyncio.Task[None] | None = None
         self._suspects: list[Suspect] = []
@@ -161,6 +175,7 @@ class FileEventBus:
 
     async def start(self, subscribers: Sequence[Subscriber]) -> None:
         """Recover what the last process left, list the directories, begin to watch."""
+        self._lock = place_of(self.root / LOCK_FILE)
         for subscriber in subscribers:
             self._subs[subscriber.node] = Subscription(subscriber, self._settings.bus.window)
             self._lanes[subscriber.node] = Lane(self.disk)
@@ -171,10 +186,10 @@ class FileEventBus:
             root=os.fsencode(self.root),
             nodes={s.node: s.watch for s in subscribers},
             now=self._clock.now(),
-            in_flight=list(self._flight_log.read()),
+            in_flight=list(self.disk.flights.read()),
             max_deaths=self._settings.bus.max_attempts,
         )
-        self._flight_log.open()
+        self.disk.flights.open()
         self._suspects = recovered.suspects
         for sub in self._subs.values():
             sub.backlog = recovered.backlog.get(sub.node, 0)
@@ -197,6 +212,7 @@ class FileEventBus:
             accept=self._acceptance.accept,
             known=self._acceptance.known,
             room=self._room,
+            still_ours=self._still_ours,
             listed=self._listed,
         )
         patterns = sorted({p for s in subscribers for p in s.watch})
@@ -222,11 +238,18 @@ class FileEventBus:
                 await lane.drain()
             else:
                 lane.cancel()
-        self._flight_log.close(orderly=await self.disk.close())
+        self.disk.flights.close(orderly=await self.disk.close())
 
     async def _listed(self) -> None:
         if self.on_listing is not None:
             await self.on_listing()
+
+    def _still_ours(self) -> None:
+        """Whoever removes or moves the folder lets another daemon start in its place: this one ends."""
+        self._ledger.check_place()
+        lock = self.root / LOCK_FILE
+        if self._lock is not None and place_of(lock) != self._lock:
+            raise Fenced(f"{lock}: it was removed or replaced while this daemon was holding it; start again")
 
     def _subscribers(self, directory: str, name: str) -> tuple[str, ...]:
         if ignored(name):
@@ -346,7 +369,7 @@ class FileEventBus:
         self._stands(plan)
         self._commits += 1
         del self._flights[flight.batch.id]
-        self._flight_log.lands(flight.batch)
+        self.disk.flights.lands(flight.batch)
         sub.in_flight -= 1
         verdicts = committed.verdicts if committed else {}
         again = []
@@ -418,7 +441,15 @@ class FileEventBus:
                 "text": f"{page} was changed by hand while I was writing it; mine is kept as {kept}.ours"
             },
         }
-        self._applier.drop_event(f"page_conflict_{kept.removesuffix('.md')}.json", from_self)
+        name, data = f"page_conflict_{kept.removesuffix('.md')}.json", encode_document(from_self)
+        try:
+            # In the writer, between two transactions: nobody else may say that a page is in conflict.
+            self._writer.run_now(lambda ledger: announce(ledger, name, data, self._clock.now()))
+        except sqlite3.OperationalError as error:
+            if not is_disk_full(error):
+                raise
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root / "ledger.db")) from error
+        self._applier.drop_event(name, data)
 
     async def commit_own(
         self, cause: str, outcome: Outcome, *, extra: Callable[[Ledger], object] = lambda ledger: None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import itertools
 import os
 import stat
@@ -18,7 +19,9 @@ __all__ = [
     "list_names",
     "move",
     "overwrite",
+    "place_of",
     "read_regular",
+    "sha_of",
     "sync_tree",
     "write_whole",
 ]
@@ -79,6 +82,25 @@ def read_regular(path: Path, max_bytes: int) -> tuple[bytes, FileSign]:
     if len(data) > max_bytes:
         raise Unreadable("too_large", f"it is larger than the limit of {max_bytes} bytes")
     return data, FileSign.of(status)
+
+
+def place_of(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """(device, inode) of the file at a path: another pair is another file. None when there is none."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def sha_of(path: Path) -> str | None:
+    """The SHA-256 of a regular file's bytes, hexadecimal; None when it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def write_whole(directory: Path, name: Path, data: bytes) -> None:

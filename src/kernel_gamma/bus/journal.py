@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -58,7 +59,7 @@ class LedgerJournal:
             raise OutcomeUnknown(f"{step} was started before the process ended and left no receipt")
         self._step("journal.intent")
         begun = self._clock.monotonic()
-        result = await run()
+        result = await (self._answered(batch, run) if kind == "model" else run())
         self._step("journal.ran")
         values = self._row(result)
 
@@ -73,6 +74,29 @@ class LedgerJournal:
             await self._disk.attempt(finish)
         self._step("journal.result")
         return result
+
+    async def _answered(self, batch: Batch, run: Callable[[], Awaitable[Json]]) -> Json:
+        """The flight log says while the model is waited for: who dies then has done no harm.
+
+        Said when the call first lets go of the loop; a model that answers at once is not waited for.
+        """
+        noted = False
+
+        def waits() -> None:
+            nonlocal noted
+            noted = True
+            self._disk.flights.waits(batch)
+
+        soon = asyncio.get_running_loop().call_soon(waits)
+        try:
+            return await run()
+        except asyncio.CancelledError:
+            noted = False  # the daemon stops: the batch goes back to its queue, nothing more is done to it
+            raise
+        finally:
+            soon.cancel()
+            if noted:
+                self._disk.flights.is_back(batch)
 
     def _row(self, result: Json) -> tuple[Any, ...]:
         """Columns of `journal_done`, the usage taken from a model's result."""

@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from kernel_gamma.bus.files import place_of
 from kernel_gamma.errors import Fenced, SettingsError, Stop
 
 __all__ = ["MIGRATIONS", "Ledger", "LedgerDamaged"]
@@ -72,8 +73,14 @@ def _first_schema(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
+def _deaths_and_bytes(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE deliveries ADD COLUMN waits INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE files ADD COLUMN sha256 TEXT")
+
+
 MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
     ("2026-11 first schema", _first_schema),
+    ("2026-12 deaths while the model is asked; the bytes of what was set aside", _deaths_and_bytes),
 )
 """Applied once each, in order, each in a transaction of its own, and recorded; only forward."""
 
@@ -88,6 +95,37 @@ def _statements() -> dict[str, str]:
     return found
 
 
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{how}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        timeout=10,
+    )
+
+
+def _connect_to_look(path: Path) -> sqlite3.Connection:
+    """Also where nothing can be written: a read-only or full disk has no place for SQLite's `-shm` file.
+
+    Without it only a ledger that was closed in order can be read, and nobody writes it meanwhile.
+    """
+    db = _connect(path, "mode=ro")
+    try:
+        db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError:
+        db.close()
+        write_ahead = path.with_name(f"{path.name}-wal")
+        if write_ahead.exists() and write_ahead.stat().st_size:
+            raise
+        db = _connect(path, "mode=ro&immutable=1")
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
 class Ledger:
     """Open with `Ledger.open`. Not thread-safe: one thread at a time, the writer sees to it."""
 
@@ -96,6 +134,7 @@ class Ledger:
         self._sql = _statements()
         self._full = False
         self.path = path
+        self._place: tuple[int, int] | None = None
         self.boot = 0
         """Our fence number; 0 while the ledger is only read."""
         self.serial = 0
@@ -108,14 +147,7 @@ class Ledger:
         Raises LedgerDamaged, Stop when it cannot be used now, SettingsError when a newer version wrote it.
         """
         try:
-            db = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
-                uri=True,
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=256,
-                timeout=10,
-            )
+            db = _connect_to_look(path) if read_only else _connect(path, "mode=rwc")
             ledger = cls(db, path)
             if not read_only:
                 db.execute("PRAGMA journal_mode = WAL")
@@ -125,6 +157,7 @@ class Ledger:
                 db.execute("PRAGMA wal_autocheckpoint = 4000")
                 db.execute("PRAGMA journal_size_limit = 67108864")
             ledger._migrate(read_only)
+            ledger._place = place_of(path)
         except sqlite3.OperationalError as error:
             if read_only:
                 raise LedgerDamaged(f"{path}: {error}") from error
@@ -178,7 +211,20 @@ class Ledger:
                 self._db.execute("ROLLBACK")
             raise
 
+    def check_place(self) -> None:
+        """Raises Fenced when the file is not at its path any more: another daemon may have begun anew."""
+        try:
+            found = place_of(self.path)
+        except OSError:
+            return  # it cannot be looked at just now, which says nothing
+        if found != self._place:
+            raise Fenced(
+                f"{self.path}: it was {'replaced' if found else 'removed'} while this daemon ran on it;"
+                " start again, and what is still pending is taken up"
+            )
+
     def _check_fence(self) -> None:
+        self.check_place()
         row = self.one("fence")
         if row is None or int(row[0]) != self.boot:
             raise Fenced(f"{self.path}: another daemon has taken over this mind")

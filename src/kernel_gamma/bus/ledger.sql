@@ -74,7 +74,7 @@ WHERE node = ? AND seq = ? AND status IN ('waiting', 'retry');
 
 -- name: suspect_delivery
 -- The process died while this delivery was in flight.
-UPDATE deliveries SET status = 'waiting', next_try = NULL, deaths = ?, solo = ?, batch_id = ?
+UPDATE deliveries SET status = 'waiting', next_try = NULL, deaths = ?, waits = ?, solo = ?, batch_id = ?
 WHERE node = ? AND seq = ?;
 
 -- name: retry_delivery
@@ -93,7 +93,7 @@ UPDATE deliveries SET status = ?, ended_at = ?, error = coalesce(?, error), atte
 
 -- name: delivery_in_the_air
 -- How a delivery stood when the last process ended, unless it was through.
-SELECT deaths, solo FROM deliveries WHERE node = ? AND seq = ? AND status IN ('waiting', 'retry');
+SELECT seq, deaths, waits, solo FROM deliveries WHERE node = ? AND seq = ? AND status IN ('waiting', 'retry');
 
 -- name: delivery_status
 -- How a node stands with a file.
@@ -294,8 +294,15 @@ PRAGMA quick_check(5);
 -- The nodes that gave a file up.
 SELECT node FROM deliveries WHERE seq = ? AND status = 'dead';
 
--- name: set_aside
--- The newest file of this name in this queue that the bus wrote itself and that was given up.
-SELECT seq, trust, final FROM files
-WHERE name = ? AND queue = ? AND origin = 'bus' AND state = 'left' AND outcome = 'dead' AND final IS NOT NULL
-ORDER BY seq DESC LIMIT 1;
+-- name: newest_of_name
+-- The newest file of a name in a queue, whatever became of it.
+SELECT seq, origin, state, outcome, trust, final, sha256 FROM files
+WHERE name = ? AND queue = ? ORDER BY seq DESC LIMIT 1;
+
+-- name: keep_sha
+-- The bytes of a file of the bus that is given up, so that it is known again.
+UPDATE files SET sha256 = ? WHERE seq = ?;
+
+-- name: drop_claim
+-- A claim that is good for once.
+DELETE FROM claims WHERE key = ?;

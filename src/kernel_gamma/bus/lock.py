@@ -13,7 +13,7 @@ import filelock
 
 from kernel_gamma.errors import KernelError, Stop
 
-__all__ = ["Held", "hold", "holder", "let_go"]
+__all__ = ["LOCK_FILE", "Held", "hold", "holder", "let_go"]
 
 LOCK_FILE = "daemon.lock"
 HOLDER_FILE = "daemon.json"
@@ -44,7 +44,8 @@ def hold(data: Path) -> filelock.FileLock:
         raise Stop(
             f"{data}: cannot be written: {error.strerror}; make it writable, then start again"
         ) from error
-    (data / HOLDER_FILE).write_text(json.dumps({"pid": os.getpid()}) + "\n")
+    with suppress(OSError):  # information only: a full disk does not keep a mind from waiting for room
+        (data / HOLDER_FILE).write_text(json.dumps({"pid": os.getpid()}) + "\n")
     return lock
 
 

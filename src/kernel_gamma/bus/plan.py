@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from kernel_gamma.bus.folders import NAME_MAX, prefix_for
@@ -23,6 +23,7 @@ from kernel_gamma.contracts.effects import (
     Finish,
     Outcome,
     Overwrite,
+    Record,
     Replace,
     RetryLater,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "build_plan",
     "decode",
     "encode",
+    "record_operation",
 ]
 
 _PAGE_PART = NAME_MAX - len("..tmp")
@@ -48,7 +50,8 @@ _HISTORY_STEM = 120
 
 Operation = tuple[Any, ...]
 """("append", page, text, opening, occurrence) · ("replace", page, text, expect, history) ·
-("write", directory, name, text, kind) · ("move", from, to); paths relative to the data directory."""
+("write", directory, name, text, kind) · ("record", key, description, value, trust, time) ·
+("move", from, to); paths relative to the data directory."""
 
 
 class BadOutcome(Exception):
@@ -89,11 +92,11 @@ class PlannedEmit:
 
     def ids(self) -> Iterator[str]:
         """Other ids under which this file is found."""
-        for event in self.payload.get("events") or ():
-            if isinstance(event, dict):
-                for key in ("id", "trace_id"):
-                    if isinstance(found := event.get(key), str) and found:
-                        yield found
+        inside = [*_objects(self.payload.get("events")), *_objects(self.payload.get("actions"))]
+        for one in inside:
+            for key in ("id", "trace_id"):
+                if isinstance(found := one.get(key), str) and found:
+                    yield found
         for trace in self.payload.get("traces") or ():
             if isinstance(trace, str) and trace != self.envelope.trace_id:
                 yield trace
@@ -139,6 +142,8 @@ class Plan:
     farewells: list[Operation] = field(default_factory=list)
     """Reasons and acks of files that leave as dead."""
     moves: list[Operation] = field(default_factory=list)
+    records: list[Operation] = field(default_factory=list)
+    """Truths for the memory store."""
 
     def locate(self) -> None:
         """Complete the emits that name a passage of this plan, once its offset is known."""
@@ -156,7 +161,9 @@ class Plan:
         """In the order of application."""
         appends = [("append", a.page, a.text, a.opening, a.occurrence) for a in self.appends]
         emits = [("write", e.directory, e.name, e.text(), "emit") for e in self.emits]
-        return [*appends, *self.replaces, *emits, *self.writes, *self.farewells, *self.moves]
+        return [
+            *appends, *self.replaces, *emits, *self.writes, *self.records, *self.farewells, *self.moves,
+        ]  # fmt: skip
 
     def outputs(self) -> list[str]:
         """What `kgamma trace` names: the paths this commit writes."""
@@ -201,6 +208,8 @@ def build_plan(
                 plan.writes.append(write_operation(effect.path, effect.document))
             case Claim():
                 plan.claims.append(effect)
+            case Record():
+                plan.records.append(_record(effect, index, batch, now))
             case _:
                 _judge(plan, effect, batch)
     for delivery in batch:
@@ -242,6 +251,22 @@ def write_operation(path: str, document: Json) -> Operation:
     """Write a bare JSON file (ack, reason, signal) at `path`, relative to the data directory."""
     directory, _, name = path.rpartition("/")
     return ("write", directory, name, encode_document(document).decode(), "plain")
+
+
+def record_operation(
+    category: str, key: bytes, description: str, value: Mapping[str, Json], trust: Trust, now: datetime
+) -> Operation:
+    """Write a truth; `key` (10 bytes or more, from the cause) makes its name the same every time."""
+    ulid = encode_ulid(int(now.timestamp() * 1000), key[:10])
+    name = f"{category}.{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.{ulid}"
+    return ("record", name, description, dict(value), trust, now.isoformat())
+
+
+def _record(effect: Record, index: int, batch: Batch, now: datetime) -> Operation:
+    value = {"trace_id": batch.trace_id, "node": batch.node, **effect.value}
+    trust = effect.trust or least(d.trust for d in batch)
+    key = emit_key(batch.id, batch.node, index)
+    return record_operation(effect.category, key, effect.description, value, trust, now)
 
 
 def _check_page(page: str) -> None:
@@ -287,6 +312,11 @@ def _emit(
     return PlannedEmit(
         effect.directory, f"{file_id}.json", envelope, _plain(effect.payload), trust, effect.locates
     )
+
+
+def _objects(found: Json) -> Iterator[dict[str, Json]]:
+    if isinstance(found, list | tuple):
+        yield from (one for one in found if isinstance(one, dict))
 
 
 def _plain(payload: Mapping[str, Json]) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections import OrderedDict
@@ -13,7 +14,16 @@ from typing import Literal
 from kernel_gamma.bus.files import free_name
 from kernel_gamma.bus.folders import ACKS, DEAD_LETTER, INBOX, NAME_MAX, fitting_name
 from kernel_gamma.bus.ledger import Ledger
-from kernel_gamma.bus.plan import Operation, Plan, PlannedEmit, Verdict, encode, write_operation
+from kernel_gamma.bus.plan import (
+    Operation,
+    Plan,
+    PlannedEmit,
+    Verdict,
+    encode,
+    record_operation,
+    write_operation,
+)
+from kernel_gamma.bus.provenance import keep_sha, provenance
 from kernel_gamma.contracts.effects import Batch, Delivery
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.ports import PageStore
@@ -226,6 +236,7 @@ class Books:
             )
             plan.farewells.extend(writes)
             outcome = "dead"
+            self._keep_sha(ledger, file)
         plan.moves.append(("move", file.path, target))
         ledger.run("leave_file", os.fsencode(target), outcome, file.seq)
         self._leaves(done, file)
@@ -272,6 +283,10 @@ class Books:
         if raw:
             reason["raw"] = raw
         writes = [write_operation(reason_path(target), reason)]
+        cause = hashlib.sha256(f"dead\0{file.seq}\0{target}".encode("utf-8", "surrogatepass")).digest()
+        said = {name: told for name, told in reason.items() if name != "raw"}
+        told = f"set aside: {reason['error']}"
+        writes.append(record_operation("error", cause, told, said, "unknown", now))
         if file.queue == INBOX and file.origin == "dropped":
             refusal = {"ok": False, "error": f"{kind}: {detail}" if kind else detail}
             writes.append(write_operation(f"{ACKS}/{file.name}", refusal))
@@ -292,29 +307,20 @@ class Books:
             path = f"{queue}/{name}"
             if taken is not None:
                 path = f"{taken}/{os.fsdecode(fitting_name(b'%d_' % seq, os.fsencode(name)))}"
-            origin, trust, gave_up = self._returned(ledger, queue, name)
-            file = Departure(seq, queue, name, path, origin)
-            self._enter(ledger, file, at, trust)
-            wanting = tuple(n for n in nodes if n in gave_up) or nodes
+            whose = provenance(ledger, self._root, queue, name, at)
+            file = Departure(seq, queue, name, path, whose.origin)
+            self._enter(ledger, file, at, whose.trust)
+            wanting = tuple(n for n in nodes if n in whose.gave_up) or nodes
             for node in nodes:
                 ledger.run("add_delivery", node, seq)
                 if node not in wanting:
                     ledger.run("close_delivery", "finished", at, "finished before", 0, node, seq)
-            accepted.append(Accepted(file, wanting, trust))
+            accepted.append(Accepted(file, wanting, whose.trust))
         return accepted
 
-    def _returned(
-        self, ledger: Ledger, queue: str, name: str
-    ) -> tuple[Literal["bus", "dropped"], Trust, frozenset[str]]:
-        """A file of ours that was set aside and has been put back is ours again, and trusted as it was.
-
-        Only the nodes that gave it up (the third value) try again: the others have finished with it.
-        """
-        row = ledger.one("set_aside", os.fsencode(name), queue)
-        if row is None or os.path.lexists(os.path.join(self._root, row[2])):
-            return "dropped", "unknown", frozenset()
-        gave_up = frozenset(node for (node,) in ledger.all("gave_up", row[0]))
-        return "bus", row[1], gave_up
+    def _keep_sha(self, ledger: Ledger, file: Departure) -> None:
+        if file.origin == "bus":
+            keep_sha(ledger, self._root, file.seq, file.path)
 
     def stands(self, ledger: Ledger, queue: str, name: str) -> bool:
         """Whether the file at this place is in the books: written by the bus, or accepted where it lies."""
@@ -351,6 +357,7 @@ class Books:
         if (ledger.one("still_open", file.seq) or (0,))[0]:
             return None
         target, writes = self.dead_path(file, kind, detail, node=node, attempts=attempts, now=now)
+        self._keep_sha(ledger, file)
         return self.record_departure(
             ledger, f"dead_{node}_{file.seq}", node, file, target, writes, outcome="dead", now=now
         )

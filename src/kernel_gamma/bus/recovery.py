@@ -2,20 +2,22 @@
 
 Commits that were recorded but not applied are applied again, oldest first (after a reboot also those that
 were not synced). Deliveries that were in flight are suspects: the batch that killed the process is among
-them. Each is delivered again alone; only a death while alone counts, and enough of them set it aside.
+them. Each is delivered again alone; only a death while alone counts, and enough of them set it aside. A
+death while the model is asked counts little: what waits does nothing.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import structlog
 
+from kernel_gamma.bus.adoption import adopt_passages
 from kernel_gamma.bus.apply import Applier
 from kernel_gamma.bus.disk import describe
 from kernel_gamma.bus.files import list_names, move
@@ -25,10 +27,14 @@ from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.plan import decode
 from kernel_gamma.bus.records import Books, Committed, Departure
 from kernel_gamma.bus.writer import Writer
+from kernel_gamma.errors import TruthError
 
 __all__ = ["Recovered", "Suspect", "recover"]
 
 log = structlog.get_logger(__name__)
+
+_PATIENCE = 10
+"""So many deaths while a model is asked count as one in handling."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -69,6 +75,7 @@ def recover(
     _redo(writer, applier, found)
     writer.run_now(lambda ledger: _finish_renames(ledger, books, root, now, all_applied=not found.stuck))
     _put_back_strays(writer, root)
+    writer.run_now(lambda ledger: adopt_passages(ledger, books, root, nodes, now), full=True)
     departures: list[Committed] = []
     writer.run_now(lambda ledger: departures.extend(_close_orphans(ledger, books, nodes, now)), full=True)
     found.suspects = writer.run_now(
@@ -110,8 +117,11 @@ def _carry_out(writer: Writer, applier: Applier, commits: list[Committed], found
         if not found.stuck:
             try:
                 applier.apply(committed.operations, redo=True, left=lambda d, n: _left(writer, d, n))
+                applier.flush_records()
             except OSError as error:
                 found.stuck_reason = describe(error)
+            except TruthError as error:
+                found.stuck_reason = str(error)
             else:
                 writer.run_now(partial(_mark, committed=committed))
                 continue
@@ -194,48 +204,76 @@ def _suspects(
     now: datetime,
     departures: list[Committed],
 ) -> list[Suspect]:
-    aloft = [(batch_id, node, _still_aloft(ledger, node, seqs)) for batch_id, node, seqs in in_flight]
-    aloft = [
-        (batch_id, node, rows)
-        for batch_id, node, rows in aloft
-        if rows and ledger.one("commit_of_batch", batch_id) is None
-    ]
+    aloft = [(flight, _still_aloft(ledger, flight)) for flight in in_flight]
+    aloft = [(f, rows) for f, rows in aloft if rows and ledger.one("commit_of_batch", f.batch_id) is None]
     suspects: list[Suspect] = []
-    for batch_id, node, rows in aloft:
+    for flight, rows in aloft:
         if len(aloft) > 1:
-            for seq, deaths, solo in rows:
-                ledger.run("suspect_delivery", deaths, solo, batch_id, node, seq)
-            suspects.append(Suspect(node, tuple(seq for seq, _, _ in rows)))
+            for row in rows:
+                _suspect(ledger, flight, row)
+            suspects.append(Suspect(flight.node, tuple(row.seq for row in rows)))
+            continue
+        charged = [_charged(flight, row, max_deaths) for row in rows]
+        if flight.waiting and not any(row.guilty for row in charged):
+            for row in charged:
+                _suspect(ledger, flight, row)
+            suspects.append(Suspect(flight.node, tuple(row.seq for row in rows)))
         elif len(rows) > 1:
             # A whole batch died alone: its members one by one, and nobody is charged yet.
-            for seq, deaths, _ in rows:
-                ledger.run("suspect_delivery", deaths, 1, None, node, seq)
-                suspects.append(Suspect(node, (seq,)))
-        else:
-            seq, deaths, solo = rows[0]
-            if deaths + 1 < max_deaths:
-                ledger.run("suspect_delivery", deaths + 1, solo, batch_id, node, seq)
-                suspects.append(Suspect(node, (seq,)))
-            elif (gone := _killer(ledger, books, node, seq, deaths + 1, now)) is not None:
-                departures.append(gone)
+            for row in rows:
+                _suspect(ledger, flight, replace(row, waits=0, solo=1), batch_id=None)
+                suspects.append(Suspect(flight.node, (row.seq,)))
+        elif not charged[0].guilty:
+            _suspect(ledger, flight, charged[0])
+            suspects.append(Suspect(flight.node, (charged[0].seq,)))
+        elif (gone := _killer(ledger, books, flight, charged[0], now)) is not None:
+            departures.append(gone)
     return suspects
 
 
-def _still_aloft(ledger: Ledger, node: str, seqs: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(seq, deaths, solo) of those that are not through."""
-    found = ((seq, ledger.one("delivery_in_the_air", node, seq)) for seq in seqs)
-    return [(seq, row[0], row[1]) for seq, row in found if row is not None]
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """How often a delivery was there, alone, when the process died."""
+
+    seq: int
+    deaths: int
+    waits: int
+    """Deaths while the model was asked."""
+    solo: int
+    guilty: bool = False
 
 
-def _killer(
-    ledger: Ledger, books: Books, node: str, seq: int, deaths: int, now: datetime
-) -> Committed | None:
+def _still_aloft(ledger: Ledger, flight: InFlight) -> list[_Record]:
+    """Those that are not through."""
+    found = (ledger.one("delivery_in_the_air", flight.node, seq) for seq in flight.seqs)
+    return [_Record(*row) for row in found if row is not None]
+
+
+def _suspect(ledger: Ledger, flight: InFlight, row: _Record, batch_id: str | None = "") -> None:
+    """Back in its queue with its record; as the same batch unless another `batch_id` is given."""
+    batch = flight.batch_id if batch_id == "" else batch_id
+    ledger.run("suspect_delivery", row.deaths, row.waits, row.solo, batch, flight.node, row.seq)
+
+
+def _charged(flight: InFlight, row: _Record, max_deaths: int) -> _Record:
+    """With this death. Whoever waits for the model is hardly to blame: a person's kill, a power cut, a
+    machine that ran out of memory is far likelier; so many more such deaths are needed."""
+    if flight.waiting:
+        waits = row.waits + 1
+        return replace(row, waits=waits, guilty=waits >= _PATIENCE * max_deaths)
+    deaths = row.deaths + 1
+    return replace(row, deaths=deaths, guilty=deaths >= max_deaths)
+
+
+def _killer(ledger: Ledger, books: Books, flight: InFlight, row: _Record, now: datetime) -> Committed | None:
     """It has ended the process often enough."""
-    file = _departure(ledger, seq)
+    file = _departure(ledger, row.seq)
     if file is None:
         return None
-    detail = f"the process died {deaths} times while this was handled alone"
-    return books.record_dead(ledger, node, file, "killed_the_process", detail, deaths, now)
+    deaths = row.waits if flight.waiting else row.deaths
+    when = "the model was asked about this" if flight.waiting else "this was handled"
+    detail = f"the process died {deaths} times while {when} alone"
+    return books.record_dead(ledger, flight.node, file, "killed_the_process", detail, deaths, now)
 
 
 def _join(ledger: Ledger, nodes: Mapping[str, tuple[str, ...]]) -> None:

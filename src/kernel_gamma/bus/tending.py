@@ -40,6 +40,8 @@ class TenderPorts:
     """Which names of a directory are in the books."""
     room: Callable[[str], int]
     """How many more files of a directory its subscribers can hold."""
+    still_ours: Callable[[], None]
+    """Raises Fenced when the folder was taken away or is held by another."""
     listed: Callable[[], Awaitable[None]]
     """Runs after each listing."""
 
@@ -224,6 +226,7 @@ class Tender:
 
     async def _listing(self) -> int:
         self._list_now = False
+        self._ports.still_ours()  # before folders are made: none in what somebody has removed
         self._make_folders()
         if self.watcher is not None and self.watcher.check():
             log.info("the watcher was set up again")

@@ -149,7 +149,7 @@ class Writer:
         return results
 
     def run_now(self, run: Callable[[Ledger], T], *, full: bool = False) -> T:
-        """A transaction right here; only while nothing has been submitted (start and stop)."""
+        """A transaction right here: at start and stop, while nothing has been submitted, or in `after`."""
         with self._ledger.transaction(full=full and self._full):
             return run(self._ledger)
 

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import kernel_gamma
-from kernel_gamma.cli.terminal import EXIT_FAILED, complain
+from kernel_gamma.cli.terminal import EXIT_FAILED, call_it, complain
 from kernel_gamma.errors import KernelError
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -37,10 +37,15 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("status", "Running? Queues, nodes, model, tokens, last error."),
     "trace": ("trace", "The whole journey of one event, file, passage or action."),
     "topology": ("topology", "The circuit as declared and as wired."),
+    "truths": ("truths", "What is stored: search, get, put, verify, prune and more."),
+    "gateway": ("gateway", "Serve the memory over HTTP, alone, without a mind."),
     "dead-letter": ("dead_letter", "Files that were set aside: list, show, retry."),
     "doctor": ("doctor", "Check everything, and say how to mend what is wrong."),
 }
 """Command → (module of this package, its line in the help)."""
+
+COMMAND_VARIABLE = "KGAMMA_COMMAND"
+"""How a person calls this program, when a launcher stands before it (run.py); no setting."""
 
 
 class Commands(TyperGroup):
@@ -89,12 +94,17 @@ app = typer.Typer(
 def kgamma(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    home: Annotated[
+        str | None,
+        typer.Option("--home", metavar="DIR", help="The project directory.", show_default=False),
+    ] = None,
 ) -> None:
     """A mind that lives in a folder.
 
     Every command takes --home DIR, the project directory (else KGAMMA_HOME, else the current one).
     Exit codes: 0 ok, 1 failed, 2 usage, 3 another daemon holds the mind, 4 not running or no answer.
     """
+    ctx.obj = home
     if version:
         typer.echo(kernel_gamma.__version__)
     elif ctx.invoked_subcommand is None and (text := ctx.get_help()):
@@ -107,4 +117,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names need not be UTF-8, terminals neither
-    app(prog_name="kgamma")
+    command = os.environ.pop(COMMAND_VARIABLE, "") or "kgamma"
+    call_it(command)
+    app(prog_name=command)

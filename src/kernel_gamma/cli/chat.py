@@ -1,9 +1,8 @@
-"""`kgamma chat`: talk with the mind and see its thoughts. Plain lines, nothing on the screen is redrawn."""
+"""`kgamma chat`: talk with the mind and see its thoughts."""
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +17,10 @@ from kernel_gamma.cli.dropping import Inbox, Replies, is_running
 from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.letters import letters_in
 from kernel_gamma.cli.pages import Follower, last_passages, show_passage
+from kernel_gamma.cli.prompt import Prompt
 from kernel_gamma.cli.say import drop_event, drop_words
 from kernel_gamma.cli.status import queues_of
-from kernel_gamma.cli.terminal import HomeOption, complain, note, print_table, say
+from kernel_gamma.cli.terminal import HomeOption, complain, note, print_table, say, shown
 from kernel_gamma.cli.trace import journey_of, show_journey
 from kernel_gamma.errors import KernelError
 from kernel_gamma.self_stream.stream import SelfStream
@@ -70,6 +70,7 @@ class Talk:
     def __init__(self, place: Place, sender: str, session: str | None, *, thoughts: bool) -> None:
         self._place = place
         self._sender = sender
+        self._prompt = Prompt(f"{shown(sender)}> ")
         self._session = session or f"private:{sender}"
         self._self_log = SelfStream(place.self_dir)
         self._follower = Follower(self._self_log) if thoughts else None
@@ -100,16 +101,16 @@ class Talk:
 
     def until_the_end(self) -> None:
         """Read lines until /quit, the end of the input, or Ctrl+C."""
-        interactive = sys.stdin.isatty()
         try:
             while True:
-                line = input(f"{self._sender}> " if interactive else "").strip()
+                line = self._prompt.read().strip()
                 if line in ("/quit", "/exit"):
                     return
                 if line:
-                    self._take(line)
+                    with self._prompt.above():
+                        self._take(line)
         except EOFError:
-            if not interactive:
+            if not self._prompt.interactive:
                 self._wait_for_last_words()
         except KeyboardInterrupt:
             return
@@ -144,13 +145,17 @@ class Talk:
         self._look()
 
     def _look(self) -> None:
-        if self._follower is not None:
-            for passage in self._follower.fresh():
+        thoughts = list(self._follower.fresh()) if self._follower is not None else []
+        replies = [reply for reply in self._replies.fresh() if reply.get("session") == self._session]
+        if not thoughts and not replies:
+            return
+        with self._prompt.above():
+            for passage in thoughts:
                 say(f"  · {passage.text}".replace("\n", "\n    "), "dim")
-        for payload in self._replies.fresh():
-            if payload.get("session") == self._session:
-                say(f"← {payload.get('text', '')}", "bold green")
-                self._answered(payload.get("in_reply_to") or [])
+            for reply in replies:
+                say(f"← {reply.get('text', '')}", "bold green")
+        for reply in replies:
+            self._answered(reply.get("in_reply_to") or [])
 
     def _answered(self, traces: list[str]) -> None:
         inbox = Inbox(self._place)

@@ -9,7 +9,7 @@ import typer
 
 from kernel_gamma.bus.folders import DEAD_LETTER
 from kernel_gamma.cli.dropping import is_running
-from kernel_gamma.cli.home import Place, open_place
+from kernel_gamma.cli.home import Place, hint, open_place
 from kernel_gamma.cli.letters import Letter, find_letter, letters_in, send_back
 from kernel_gamma.cli.terminal import HomeOption, JsonOption, note, print_json, print_table, say
 from kernel_gamma.contracts.envelope import encode_document, rfc3339
@@ -74,7 +74,7 @@ def retry(name: NameArgument, home: HomeOption = None, as_json: JsonOption = Fal
         return
     say(f"{letter.name} is back in {put_to}")
     if not is_running(place):
-        note("no daemon is running: it waits there for `kgamma run`")
+        note(f"no daemon is running: it waits there for `{hint(place.home, 'run')}`")
 
 
 def _log(place: Place, letter: Letter, put_to: str) -> None:

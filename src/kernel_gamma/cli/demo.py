@@ -15,11 +15,11 @@ import typer
 from kernel_gamma.bus.folders import DEAD_LETTER, INBOX
 from kernel_gamma.cli.background import daemon_beside
 from kernel_gamma.cli.dropping import Inbox, Replies
-from kernel_gamma.cli.home import Place, find_home
+from kernel_gamma.cli.home import Place, find_home, hint
 from kernel_gamma.cli.letters import Letter, letters_in
 from kernel_gamma.cli.pages import Follower
 from kernel_gamma.cli.say import Drop, drop_words
-from kernel_gamma.cli.terminal import Failed, HomeOption, Usage, say
+from kernel_gamma.cli.terminal import Failed, HomeOption, Usage, as_called, say
 from kernel_gamma.cli.trace import journey_of, show_journey
 from kernel_gamma.configuration import Home, lay_out, load_settings
 from kernel_gamma.rhythm.clock import clock_for
@@ -38,6 +38,11 @@ _QUICK: Mapping[str, str] = {
     "KGAMMA_BUS__SETTLE_TIMEOUT_SEC": "1",
     "KGAMMA_PREPROCESSOR__DEBOUNCE_SEC": "0.2",
 }
+_NEXT = (
+    "kgamma init my-mind                  a home of its own",
+    "kgamma run --home my-mind            wake it; put OPENAI_API_KEY=… into my-mind/.env for a real model",
+    "kgamma chat --home my-mind           talk with it",
+)
 _WORDS = (
     ("alice", "hello, who are you?"),
     ("小明", "记住：我每天早上喝绿茶"),
@@ -59,7 +64,7 @@ def demo(home: HomeOption = None) -> None:
     if Home(kept).settings_file.exists():
         raise Usage(f"demo: {kept} is a home already; name a new directory, the tour would live in it")
     _tour(kept)
-    say(f"  ({kept} is kept: kgamma stream --home {kept})")
+    say(f"  ({kept} is kept: {hint(kept, 'stream')})")
 
 
 def _tour(home: Path) -> None:
@@ -74,9 +79,8 @@ def _tour(home: Path) -> None:
         _Tour(place).walk()
     say()
     say("That was all of it: files in, one stream, files out. To go on:", "bold")
-    say("  kgamma init my-mind         a home of its own")
-    say("  kgamma run --home my-mind   wake it; put OPENAI_API_KEY=… into my-mind/.env for a real model")
-    say("  kgamma chat --home my-mind  talk with it")
+    for line in _NEXT:
+        say(f"  {as_called(line)}")
 
 
 class _Tour:
@@ -92,7 +96,7 @@ class _Tour:
         drops = [self._talk(sender, text) for sender, text in _WORDS]
         self._pages()
         self._set_aside()
-        self._station("Where did the first message go? (kgamma trace)")
+        self._station(as_called("Where did the first message go? (kgamma trace ID)"))
         show_journey(journey_of(self._place, drops[0].ids[0]))
 
     def _talk(self, sender: str, text: str) -> Drop:

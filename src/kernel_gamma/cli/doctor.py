@@ -8,8 +8,17 @@ import typer
 from rich.text import Text
 
 from kernel_gamma.bus.lock import holder
-from kernel_gamma.cli.home import find_home
-from kernel_gamma.cli.terminal import EXIT_FAILED, HomeOption, JsonOption, console, print_json, shown
+from kernel_gamma.cli.home import find_home, no_home
+from kernel_gamma.cli.terminal import (
+    EXIT_FAILED,
+    HomeOption,
+    JsonOption,
+    as_called,
+    console,
+    print_json,
+    shown,
+)
+from kernel_gamma.configuration import Home
 from kernel_gamma.doctor import Finding, Level, examine
 
 __all__ = ["app"]
@@ -26,7 +35,10 @@ def doctor(home: HomeOption = None, as_json: JsonOption = False) -> None:
     Ends with 1 if anything fails.
     """
     found: list[Finding] = []
-    for finding in examine(find_home(home), os.environ, holder=holder):
+    target = find_home(home)
+    if not Home(target).settings_file.exists():
+        raise no_home(target)
+    for finding in examine(target, os.environ, holder=holder):
         found.append(finding)
         if not as_json:
             _put(finding)
@@ -37,9 +49,8 @@ def doctor(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 
 def _put(finding: Finding) -> None:
-    line = Text.assemble(
-        (f"{finding.level:<5}", _STYLES[finding.level]), f"{finding.check:<10}", shown(finding.text)
-    )
-    if finding.mend and finding.level != "ok" and finding.mend not in finding.text:
-        line.append(f"\n               → {shown(finding.mend)}", "dim")
+    text, mend = shown(as_called(finding.text)), shown(as_called(finding.mend))
+    line = Text.assemble((f"{finding.level:<5}", _STYLES[finding.level]), f"{finding.check:<10}", text)
+    if mend and finding.level != "ok" and mend not in text:
+        line.append(f"\n               → {mend}", "dim")
     console().print(line, soft_wrap=True)

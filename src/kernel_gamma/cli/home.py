@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,13 +12,13 @@ from pathlib import Path
 
 from kernel_gamma.bus.folders import SELF
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
-from kernel_gamma.cli.terminal import Failed
+from kernel_gamma.cli.terminal import Failed, as_called
 from kernel_gamma.configuration import Home, home_of, load_environment, load_settings
 from kernel_gamma.contracts.ports import Clock
 from kernel_gamma.rhythm.clock import clock_for
 from kernel_gamma.settings import Settings
 
-__all__ = ["Place", "find_home", "open_place", "read_ledger"]
+__all__ = ["Place", "find_home", "hint", "no_home", "open_place", "read_ledger"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,27 @@ def find_home(option: str | None) -> Path:
 
 
 def open_place(option: str | None) -> Place:
-    """Raises SettingsError, also when there is no home."""
+    """Raises SettingsError, and Failed when there is no home."""
     home = find_home(option)
+    if not Home(home).settings_file.exists():
+        raise no_home(home)
     environ = load_environment(home, os.environ)
     settings = load_settings(home, environ)
     return Place(home, environ, settings, Home(home).data_dir(settings), clock_for(settings.clock))
+
+
+def no_home(home: Path) -> Failed:
+    """What to say where no mind lives."""
+    return Failed(
+        f"{home}: no mind lives here, there is no config/kernel.yaml; make one with "
+        f"`kgamma init {shlex.quote(str(home))}`, or name the home with --home DIR or KGAMMA_HOME"
+    )
+
+
+def hint(home: Path, arguments: str) -> str:
+    """A command to type, on this home; it is named only where it would not be found by itself."""
+    named = "" if home == find_home(None) else f" --home {shlex.quote(str(home))}"
+    return as_called(f"kgamma {arguments}{named}")
 
 
 @contextmanager

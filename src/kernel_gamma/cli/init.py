@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kernel_gamma.cli.home import find_home
-from kernel_gamma.cli.terminal import HomeOption, JsonOption, Usage, print_json, say
+from kernel_gamma.cli.home import find_home, hint
+from kernel_gamma.cli.terminal import HomeOption, JsonOption, Usage, counted, print_json, say
 from kernel_gamma.configuration import lay_out
 
 __all__ = ["app"]
@@ -34,5 +34,5 @@ def init(
     if not written:
         say(f"{target}: everything was there already; nothing was changed")
         return
-    say(f"laid out {len(written)} files in {target}")
-    say(f"next: kgamma run --home {target}", "bold")
+    say(f"laid out {counted(len(written), 'file')} in {target}")
+    say(f"next: {hint(target, 'run')}", "bold")

@@ -13,7 +13,7 @@ from rich.text import Text
 from kernel_gamma.bus.folders import OUTBOX
 from kernel_gamma.bus.plan import Operation
 from kernel_gamma.bus.records import Committed
-from kernel_gamma.cli.terminal import complain, console, say, shown
+from kernel_gamma.cli.terminal import complain, console, counted, cut, say, shown, width
 from kernel_gamma.contracts.effects import Batch
 from kernel_gamma.contracts.ports import Clock
 from kernel_gamma.self_stream.passages import split
@@ -24,6 +24,9 @@ __all__ = ["Line", "LiveView", "lines_of"]
 log = logging.getLogger(__name__)
 
 _LABEL_WIDTH = 10
+_LEAST_COLUMNS = 20
+_MOST_ROWS = 12
+"""Of one thing that happened; `kgamma stream` shows it whole."""
 _STYLES: Mapping[str, str] = {
     "perceived": "cyan",
     "thought": "default",
@@ -34,6 +37,7 @@ _STYLES: Mapping[str, str] = {
     "goes on": "green",
     "failed": "yellow",
     "set aside": "red",
+    "stopped": "bold",
 }
 _ACTIONS = "pipeline/action_queue"
 
@@ -89,13 +93,35 @@ class LiveView:
         for what, details in held:
             self(what, details)
 
+    def end(self, how: str) -> None:
+        """The last line; nothing when the banner never came."""
+        if self._unread or self._held is not None:
+            return
+        printer = console()
+        try:
+            if printer.is_terminal:
+                printer.file.write("\r")  # over the ^C that the terminal has shown
+            self._print(Line("stopped", how))
+        except (OSError, SystemExit):
+            self._unread = True
+
     def _print(self, line: Line) -> None:
         at = f"{self._clock.now():%H:%M:%S}"
         margin = " " * (len(at) + _LABEL_WIDTH + 2)
-        text = shown(line.text.strip()).replace("\n", f"\n{margin}")
+        rows = _rows(line.text, max(_LEAST_COLUMNS, width() - len(margin)))
         style = _STYLES.get(line.label, "default")
+        text = f"\n{margin}".join(rows)
         pieces = Text.assemble((f"{at} ", "dim"), (f"{line.label:<{_LABEL_WIDTH}} ", style), text)
         console().print(pieces, soft_wrap=True)
+
+
+def _rows(text: str, columns: int) -> list[str]:
+    """What is shown of a text: each line cut to the columns, and not too many of them."""
+    lines = text.strip().splitlines() or [""]
+    rows = [cut(shown(line[: 4 * columns + 1]), columns) for line in lines[:_MOST_ROWS]]
+    if len(lines) > _MOST_ROWS:
+        rows.append(f"… {counted(len(lines) - _MOST_ROWS, 'more line')}")
+    return rows
 
 
 def lines_of(what: str, details: Mapping[str, Any]) -> list[Line]:
@@ -107,9 +133,12 @@ def lines_of(what: str, details: Mapping[str, Any]) -> list[Line]:
             return [Line("set aside", f"{details['name']}: {details['error']}: {details['detail']}")]
         case "paused":
             until = details["until"]
-            return [Line("waits", f"{details['node']} until {until:%H:%M:%S}: {details['reason']}")]
+            return [Line("waits", f"{details['node']} until {until:%Y-%m-%d %H:%M:%S}: {details['reason']}")]
         case "failed":
             return [Line("failed", f"{details['node']} will try again: {details['error']}")]
+        case "gateway":
+            problem = details.get("problem")
+            return [Line("no http", problem) if problem else Line("serves", f"{details['url']}/docs")]
         case "stalled":
             reason = details["reason"]
             return [Line("waits", reason) if reason else Line("goes on", "the disk can be written again")]
@@ -129,7 +158,7 @@ def _committed(batch: Batch, commit: Committed) -> Iterator[Line]:
                 yield from (Line("thought", passage.text) for passage in split(op[2]))
             elif op[0] == "replace":
                 yield Line("did", f"rewrote {op[1]}")
-    names = {delivery.seq: f"{delivery.queue}/{delivery.name}" for delivery in batch}
+    names = {delivery.seq: delivery.name for delivery in batch}
     for seq, verdict in commit.verdicts.items():
         if verdict.status == "dead":
             yield Line("set aside", f"{names.get(seq, seq)}: {verdict.kind}: {verdict.reason}")

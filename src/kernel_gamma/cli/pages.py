@@ -6,6 +6,8 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date as calendar_date
 from typing import Annotated
 
 import typer
@@ -73,7 +75,7 @@ def diary(
 ) -> None:
     """A page of the diary, today's unless a date (YYYY-MM-DD) is given."""
     place = open_place(home)
-    if date is not None and not _DATE.fullmatch(date):
+    if date is not None and not _is_date(date):
         raise Usage(f"diary: {date} is no date like 2026-11-30")
     day = date or f"{place.clock.now():%Y-%m-%d}"
     self_log = SelfStream(place.self_dir)
@@ -83,7 +85,7 @@ def diary(
     elif text.strip():
         say(text.strip())
     else:
-        known = f"; there are pages for {', '.join(dates)}" if dates else "; there is no page at all yet"
+        known = f"; the days with a page: {', '.join(dates)}" if dates else "; there is no page at all yet"
         raise Failed(f"the diary has no page for {day}{known}")
 
 
@@ -106,12 +108,19 @@ def memories(
         return
     found = next((known for known in (name.removesuffix(".md"), slug(name)) if known in names), None)
     if found is None:
-        raise Failed(f"there is no memory page {name}" + (f"; there are {', '.join(names)}" if names else ""))
+        known = f"; the pages are: {', '.join(names)}" if names else ""
+        raise Failed(f"there is no memory page {name}{known}")
     text = self_log.page(f"memories/{found}.md").text
     if as_json:
         print_json({"name": found, "text": text})
     else:
         say(text.strip())
+
+
+def _is_date(text: str) -> bool:
+    with suppress(ValueError):
+        return _DATE.fullmatch(text) is not None and bool(calendar_date.fromisoformat(text))
+    return False
 
 
 def last_passages(self_log: SelfStream, count: int) -> list[Passage]:

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from kernel_gamma.cli.dropping import Inbox, Replies, answers, is_running
-from kernel_gamma.cli.home import Place, open_place
+from kernel_gamma.cli.home import Place, hint, open_place
+from kernel_gamma.cli.status import why_it_waits
 from kernel_gamma.cli.terminal import (
     Failed,
     HomeOption,
@@ -36,8 +37,9 @@ app = typer.Typer(rich_markup_mode=None)
 _LOOK_EVERY_SEC = 0.1
 _ACK_WAIT_SEC = 5.0
 """How long a running daemon is given to take a file before we go without its answer."""
-_DAEMON_WAIT_SEC = 3.0
-"""How long --wait looks for a daemon, which may be starting just now."""
+_LOOK_AT_THE_MIND_SEC = 1.0
+_PARKED_SEC = 3.0
+"""A mind that says so long that it waits, and for longer than we do, will not answer us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,28 +165,44 @@ def _report(
     if wait is None and not running:
         _told(dropped, None, None, as_json=as_json)
         if not as_json:
-            note("no daemon is running: the file waits in the inbox for `kgamma run`")
+            note(f"no daemon is running: the file waits in the inbox for `{hint(place.home, 'run')}`")
         return
-    ack = _wait_for_ack(place, dropped, started, _ACK_WAIT_SEC if wait is None else wait)
+    if not running:
+        raise NoAnswer(_unheard(place, dropped))
+    deadline = started + (_ACK_WAIT_SEC if wait is None else wait)
+    ack = _wait_for_ack(place, dropped, deadline)
     if ack is not None and not ack.get("ok"):
         raise Failed(f"the mind set {dropped.name} aside: {ack.get('error')}")
     if wait is None or replies is None:
         _told(dropped, ack, None, as_json=as_json)
         return
-    reply = _wait_for_reply(place, replies, ack, started + wait) if ack is not None else None
+    reply = _wait_for_reply(place, replies, ack, deadline) if ack is not None else None
     if reply is None:
-        seen = _first_id(dropped)
-        if not is_running(place):
-            raise NoAnswer(f"no daemon is running; {seen} stays in the inbox for `kgamma run`")
-        raise NoAnswer(f"no reply within {wait:g} s; {seen} is not lost: kgamma trace {seen}")
+        raise NoAnswer(_no_reply(place, dropped, wait, time.monotonic() - started))
     _told(dropped, ack, reply, as_json=as_json)
 
 
-def _wait_for_ack(place: Place, dropped: Drop, started: float, seconds: float) -> dict[str, Any] | None:
-    inbox = Inbox(place)
+def _unheard(place: Place, dropped: Drop) -> str:
+    return f"no daemon is running; {_first_id(dropped)} stays in the inbox for `{hint(place.home, 'run')}`"
+
+
+def _no_reply(place: Place, dropped: Drop, wait: float, waited: float) -> str:
+    """Why no reply came, as far as the mind itself tells."""
+    seen = _first_id(dropped)
+    if not is_running(place):
+        if Inbox(place).ack(dropped.name) is None:
+            return _unheard(place, dropped)
+        return f"the daemon has ended; {seen} is not lost, `{hint(place.home, 'run')}` goes on with it"
+    reason = why_it_waits(place)
+    why = f"; {reason[0]}" if reason is not None else ""
+    trace = hint(place.home, f"trace {seen}")
+    return f"no reply within {min(wait, waited):.3g} s{why}; {seen} is not lost: {trace}"
+
+
+def _wait_for_ack(place: Place, dropped: Drop, deadline: float) -> dict[str, Any] | None:
+    inbox, patience = Inbox(place), _Patience(place, deadline)
     while (ack := inbox.ack(dropped.name)) is None:
-        passed = time.monotonic() - started
-        if passed > seconds or (passed > _DAEMON_WAIT_SEC and not is_running(place)):
+        if patience.is_over():
             return None
         time.sleep(_LOOK_EVERY_SEC)
     return ack
@@ -193,14 +211,39 @@ def _wait_for_ack(place: Place, dropped: Drop, started: float, seconds: float) -
 def _wait_for_reply(
     place: Place, replies: Replies, ack: dict[str, Any], deadline: float
 ) -> dict[str, Any] | None:
-    traces = {str(ack.get("trace_id"))}
+    traces, patience = {str(ack.get("trace_id"))}, _Patience(place, deadline)
     while True:
         for payload in replies.fresh():
             if answers(payload, traces):
                 return payload
-        if time.monotonic() > deadline:
+        if patience.is_over():
             return None
         time.sleep(_LOOK_EVERY_SEC)
+
+
+class _Patience:
+    """How long an answer is waited for: to the deadline, and no longer than it can come."""
+
+    def __init__(self, place: Place, deadline: float) -> None:
+        self._place = place
+        self._deadline = deadline
+        self._look_again = self._parked_until_after = time.monotonic() + _PARKED_SEC
+
+    def is_over(self) -> bool:
+        """Past the deadline; or the daemon is gone; or the mind has long said that it waits for longer."""
+        now = time.monotonic()
+        if now > self._deadline:
+            return True
+        if now < self._look_again:
+            return False
+        self._look_again = now + _LOOK_AT_THE_MIND_SEC
+        if not is_running(self._place):
+            return True
+        reason = why_it_waits(self._place)
+        until = reason[1] if reason is not None else None
+        if until is None or (until - self._place.clock.now()).total_seconds() < self._deadline - now:
+            self._parked_until_after = now + _PARKED_SEC
+        return now > self._parked_until_after
 
 
 def _told(dropped: Drop, ack: dict[str, Any] | None, reply: dict[str, Any] | None, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ import typer
 from kernel_gamma.bus.folders import DEAD_LETTER, INBOX, STATUS_FILE, TAKEN, directory_of
 from kernel_gamma.bus.lock import holder
 from kernel_gamma.bus.watcher import ignored
-from kernel_gamma.cli.home import Place, open_place, read_ledger
+from kernel_gamma.cli.home import Place, hint, open_place, read_ledger
 from kernel_gamma.cli.letters import letters_in
-from kernel_gamma.cli.terminal import HomeOption, JsonOption, ago, print_json, print_table, say
+from kernel_gamma.cli.terminal import HomeOption, JsonOption, ago, counted, print_json, print_table, say
 from kernel_gamma.errors import SettingsError
 from kernel_gamma.model.roles import Roles
 from kernel_gamma.rhythm.clock import SystemClock
 from kernel_gamma.topology import load_topology
 
-__all__ = ["app", "queues_of", "status_of"]
+__all__ = ["app", "queues_of", "status_of", "why_it_waits"]
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -71,6 +72,22 @@ def status_of(place: Place) -> dict[str, Any]:
         "durability": place.settings.bus.durability,
         "last_error": _last_error(nodes, written),
     }
+
+
+def why_it_waits(place: Place) -> tuple[str, datetime | None] | None:
+    """What a running mind says it waits for, and until when if it knows; None when it does not wait."""
+    held = holder(place.data) if place.data.is_dir() else None
+    written = _written(place.data)
+    if held is None or written.get("pid") != held.get("pid"):
+        return None
+    if written.get("stalled"):
+        return str(written["stalled"]), None
+    for name, node in (written.get("nodes") or {}).items():
+        if node.get("status") == "parked":
+            until = datetime.fromisoformat(node["until"]) if node.get("until") else None
+            told = f" until {until:%Y-%m-%d %H:%M:%S}" if until else ""
+            return f"{name} waits{told}: {node.get('reason') or 'no reason is told'}", until
+    return None
 
 
 def _written(data: Path) -> dict[str, Any]:
@@ -165,7 +182,7 @@ def _show(place: Place, found: dict[str, Any]) -> None:
         since = f" since {found['started_at']}" if found["started_at"] else ""
         say(f"{found['mind']}: running{since}, process {found['pid'] or '?'}", "bold green")
     else:
-        say(f"{found['mind']}: not running (kgamma run --home {place.home})", "bold yellow")
+        say(f"{found['mind']}: not running ({hint(place.home, 'run')})", "bold yellow")
     say(f"data     {found['data']}, durability {found['durability']}")
     model, watcher = found["model"], found["watcher"]
     breaker = f", breaker {model['breaker']}" if model.get("breaker") else ""
@@ -184,7 +201,8 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     if found["last_error"]:
         say(f"error    {found['last_error']}", "red")
     if found["dead_letters"]:
-        say(f"aside    {found['dead_letters']} files (kgamma dead-letter list --home {place.home})", "yellow")
+        aside = counted(found["dead_letters"], "file")
+        say(f"aside    {aside} ({hint(place.home, 'dead-letter list')})", "yellow")
     say()
     print_table(["queue", "files"], [[name, str(count)] for name, count in found["queues"].items()])
     say()

@@ -7,6 +7,7 @@ import re
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -24,25 +25,45 @@ __all__ = [
     "NoAnswer",
     "Usage",
     "ago",
+    "as_called",
+    "call_it",
     "complain",
     "console",
+    "counted",
+    "cut",
     "note",
     "print_json",
     "print_table",
     "print_wide",
     "say",
     "shown",
+    "width",
 ]
 
 EXIT_FAILED, EXIT_USAGE, EXIT_HELD, EXIT_NO_ANSWER = 1, 2, 3, 4
 
+
+def _home_before_the_command(ctx: typer.Context, given: str | None) -> str | None:
+    """`--home` may stand before the command too; the one behind it wins."""
+    before = ctx.find_root().obj
+    return given if given is not None or not isinstance(before, str) else before
+
+
 HomeOption = Annotated[
     str | None,
-    typer.Option("--home", metavar="DIR", help="The project directory.", show_default=False),
+    typer.Option(
+        "--home",
+        metavar="DIR",
+        help="The project directory.",
+        show_default=False,
+        callback=_home_before_the_command,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _PIPE_COLUMNS = 4096
+_HINT = re.compile(r"(?<![\w./-])kgamma(?= [a-z])")
+_called = "kgamma"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -64,6 +85,22 @@ class NoAnswer(KernelError):
     exit_code = EXIT_NO_ANSWER
 
 
+def call_it(command: str) -> None:
+    """Hints name the command as it was called, e.g. `python3 run.py`."""
+    global _called
+    _called = command
+
+
+def as_called(text: str) -> str:
+    """A hint of ours, its `kgamma status` written as the person would have to type it."""
+    return _HINT.sub(lambda found: _called, text)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def shown(text: str) -> str:
     """`text` as a terminal may get it: control characters and what is no UTF-8 are made visible.
 
@@ -80,12 +117,12 @@ def say(text: str = "", style: str = "") -> None:
 
 def note(text: str) -> None:
     """A remark beside the result, on stderr."""
-    console(stderr=True).print(Text(shown(text), "dim"), soft_wrap=True)
+    console(stderr=True).print(Text(shown(as_called(text)), "dim"), soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """What went wrong, in red on stderr."""
-    console(stderr=True).print(Text(shown(text), "red"), soft_wrap=True)
+    console(stderr=True).print(Text(shown(as_called(text)), "red"), soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
@@ -111,9 +148,22 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
 def print_wide(what: Any) -> None:
     """A table or tree: as wide as the terminal, on a pipe as wide as it likes."""
     printer = console()
-    if not printer.is_terminal:
-        printer.width = _PIPE_COLUMNS
+    printer.width = width()
     printer.print(what)
+
+
+def width() -> int:
+    """Columns of the terminal; on a pipe more than any line should need."""
+    printer = console()
+    return printer.width if printer.is_terminal else _PIPE_COLUMNS
+
+
+def cut(line: str, columns: int) -> str:
+    """One line of text, at most so many columns wide (a Chinese character has two); … stands for the rest."""
+    head = line[: 4 * columns].replace("\t", " ")  # marks that take no column may stand between
+    if len(line) <= len(head) and cell_len(head) <= columns:
+        return head
+    return set_cell_size(head, columns - 1).rstrip() + "…"
 
 
 def ago(seconds: float) -> str:

@@ -33,13 +33,8 @@ def topology(
     elif mermaid:
         say("\n".join(_mermaid(declared, edges)))
     else:
-        print_table(
-            ["node", "class", "watches", "emits", "hands"],
-            [
-                [d.id, d.spec.class_name, " ".join(d.watch), " ".join(d.emit), str(d.concurrency)]
-                for d in declared
-            ],
-        )
+        for node in declared:
+            _show(node)
         say()
         print_table(
             ["from", "through", "to"],
@@ -48,6 +43,16 @@ def topology(
     if not as_json:
         for warning in warnings:
             complain(f"warning: {warning}")
+
+
+def _show(node: Declared) -> None:
+    """One line for each pattern: side by side they are wider than a terminal."""
+    say(node.id, "bold")
+    say(f"  class    {node.spec.class_name}")
+    for label, patterns in (("watches", node.watch), ("emits", node.emit)):
+        for number, pattern in enumerate(patterns):
+            say(f"  {label if number == 0 else '':<8} {pattern}")
+    say(f"  at once  {node.concurrency}")
 
 
 def _document(

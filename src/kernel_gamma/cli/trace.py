@@ -10,8 +10,10 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
+from kernel_gamma.bus.folders import DEAD_LETTER
 from kernel_gamma.bus.trace import Handling, Journey, Step, TracedFile, journey
 from kernel_gamma.cli.home import Place, open_place, read_ledger
+from kernel_gamma.cli.letters import Letter, letters_in
 from kernel_gamma.cli.terminal import Failed, HomeOption, JsonOption, ago, print_json, print_wide, shown
 
 __all__ = ["app", "journey_of", "show_journey"]
@@ -40,16 +42,50 @@ def trace(
 
 
 def journey_of(place: Place, asked: str) -> Journey:
-    """Raises Failed when nothing is known of `asked`."""
+    """What the ledger tells; of a file set aside before this ledger began, its reason file.
+
+    Raises Failed when nothing is known of `asked`.
+    """
     with read_ledger(place.data) as ledger:
-        if ledger is None:
-            raise Failed(f"{place.data}: this mind has no ledger yet; nothing has happened here")
-        found = journey(ledger, os.fsencode(place.data), asked, place.clock.zone)
-    if found is None:
-        raise Failed(
-            f"{asked}: nothing is known of it; a file that still lies in inbox/pending has no journey yet"
-        )
-    return found
+        found = journey(ledger, os.fsencode(place.data), asked, place.clock.zone) if ledger else None
+    found = found or _of_a_letter(place, asked)
+    if found is not None:
+        return found
+    if ledger is None:
+        raise Failed(f"{place.data}: this mind has no ledger yet; nothing has happened here")
+    raise Failed(
+        f"{asked}: nothing is known of it; a file that still lies in inbox/pending has no journey yet"
+    )
+
+
+def _of_a_letter(place: Place, asked: str) -> Journey | None:
+    for letter in letters_in(place.data / DEAD_LETTER):
+        path = f"{DEAD_LETTER}/{letter.day}/{letter.name}"
+        if asked in (letter.name, f"{letter.day}/{letter.name}", path):
+            return Journey(asked, files=[_set_aside(letter, path)])
+    return None
+
+
+def _set_aside(letter: Letter, path: str) -> TracedFile:
+    told = letter.reason
+    return TracedFile(
+        seq=0,
+        queue=letter.origin[0],
+        name=letter.name,
+        path=path,
+        exists=True,
+        state="gone",
+        outcome="dead",
+        origin="dropped",
+        trust="unknown",
+        file_id=None,
+        trace_id=told.get("trace_id"),
+        session_key=None,
+        accepted_at=str(told.get("time", "")),
+        parents=(),
+        reason=told or None,
+        handled=(),
+    )
 
 
 def show_journey(found: Journey) -> None:
@@ -81,6 +117,8 @@ def _headline(file: TracedFile) -> Text:
 def _details(file: TracedFile) -> Iterator[Text]:
     if isinstance(file.reason, dict):
         yield Text(shown(f"set aside: {file.reason.get('error')}: {file.reason.get('detail')}"), "red")
+    elif file.outcome == "dead":
+        yield Text("set aside; its .reason.json is gone", "red")
     for handled in file.handled:
         yield _handled(handled)
         for step in handled.steps:

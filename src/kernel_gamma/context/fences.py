@@ -8,6 +8,7 @@ from functools import partial
 
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.language import Language
+from kernel_gamma.contracts.looks import escape_tags
 from kernel_gamma.contracts.payloads import Attachment, Event
 
 __all__ = [
@@ -26,10 +27,6 @@ __all__ = [
 Count = Callable[[str], int]
 """Tokens of a whole text; cheap for a text it has counted before."""
 
-# Blank and zero-width characters do not hide a tag: a model would read over them.
-_OUR_TAG = re.compile(
-    r"<(?=[\s/\u200b-\u200f\u2060\ufeff]*(?:event|passage|recalled)(?![\w-]))", re.IGNORECASE
-)
 _RULE = "---"
 """Alone on its line: what stands above it are the event's own words, below it what came with them."""
 _LIKE_A_RULE = re.compile(r"^\\*[ \t]*-{3,}[ \t\r]*$", re.MULTILINE)
@@ -59,7 +56,7 @@ _WORDS: Mapping[Language, Mapping[str, str]] = {
 
 def escape(text: str) -> str:
     """Content with the `<` of our own tags, and of nothing else, made `&lt;`."""
-    return _OUR_TAG.sub("&lt;", text) if "<" in text else text
+    return escape_tags(text)
 
 
 def escape_attribute(value: str) -> str:

@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "Overwrite",
     "PassageRef",
+    "Record",
     "Replace",
     "RetryLater",
 ]
@@ -154,6 +155,22 @@ class Claim:
     hours: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Write a truth of what was done into the memory store (Channel B), once.
+
+    Its key is made by the bus from the cause: a commit that is applied again records nothing new.
+    """
+
+    category: str
+    """e.g. `task`, `result`, `error`; the key begins with it."""
+    value: Mapping[str, Json]
+    """The trace id is added when it is not there."""
+    description: str = ""
+    trust: Trust | None = None
+    """None: the least trusted of the batch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finish:
     """This delivery is done. Deliveries an Outcome does not name are finished too."""
@@ -183,7 +200,7 @@ class DeadLetter:
     """A model's reply that could not be used, kept whole beside the reason."""
 
 
-Effect: TypeAlias = Emit | Append | Replace | Overwrite | Claim | Finish | RetryLater | DeadLetter
+Effect: TypeAlias = Emit | Append | Replace | Overwrite | Claim | Record | Finish | RetryLater | DeadLetter
 
 
 @dataclass(frozen=True, slots=True)

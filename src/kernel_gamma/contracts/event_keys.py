@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from kernel_gamma.contracts.envelope import Json
@@ -20,6 +20,7 @@ ATTACHMENT_FOLDER: Final = "inbox/attachments/"
 _LARGEST = 1_000_000_000
 """Of ttl_sec and hops: thirty years in seconds, and safe to add to a date."""
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}")
+_ANY_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 _LEAP_SECOND = re.compile(r"(?<=T\d\d:\d\d):60")
 
 
@@ -55,6 +56,14 @@ class Keys:
             if text and not said:
                 said = text.strip()
         return said or None
+
+    def moment(self, key: str) -> Json:
+        """The key if it is a moment; anything else stays where it is."""
+        try:
+            read_moment(key, self.left.get(key), _ANY_MOMENT)
+        except Poison:
+            return None
+        return self.take(key)
 
     def attachments(self) -> tuple[Attachment, ...]:
         """Files under inbox/attachments/ and addresses; anything else is Poison."""

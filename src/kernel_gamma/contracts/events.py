@@ -8,7 +8,9 @@
 Who is believed: trust never comes from the document, only from names looked up in the settings. A
 dropped envelope cannot raise itself either: its `hops` are honoured (they only restrain), its
 `source_type` only as `message`, `system` or `rhythm`; to claim `action` or `reflection`, the mind's own
-doings, makes it `system`. A file the bus wrote (`inherited` is given) is taken at its word.
+doings, makes it `system`. Nor may anything dropped speak as the mind itself: a type that begins `action.`
+or `page.` becomes `external.…`, and a sender called `self` or like the mind is `unknown`. A file the bus
+wrote (`inherited` is given) is taken at its word.
 
 In plain and enveloped documents a known key of a wrong type is Poison; in the `data` of CloudEvents and
 AMP such a key is the producer's own business and stays in the event's data. Whatever has no field of its
@@ -20,7 +22,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -37,6 +39,7 @@ from kernel_gamma.contracts.event_keys import (
     word_of,
 )
 from kernel_gamma.contracts.json_text import json_kind
+from kernel_gamma.contracts.looks import look
 from kernel_gamma.contracts.payloads import Attachment, Event
 from kernel_gamma.contracts.trust import Trust, least
 from kernel_gamma.errors import Poison
@@ -44,6 +47,7 @@ from kernel_gamma.errors import Poison
 __all__ = [
     "ATTACHMENT_FOLDER",
     "ParsedEvent",
+    "from_outside",
     "read_events",
     "safe_channel",
     "session_of",
@@ -54,6 +58,10 @@ DEFAULT_CHANNEL: Final = "console"
 
 _CHANNEL_BYTES = 100
 _UNSAFE_IN_CHANNEL = re.compile(r"[^\w.-]+")
+_SELF = "self"
+_NOBODY = "unknown"
+_OWN_TYPES = ("action.", "page.")
+"""What only the mind itself can tell: what became of its actions and of its pages."""
 _ALLOWED_TO_CLAIM = frozenset({"message", "system", "rhythm"})
 _ENVELOPE_KEYS = frozenset(Envelope.model_fields)
 
@@ -102,12 +110,13 @@ def read_events(
     new_id: Callable[[str], str],
     trust_of: Callable[[Sequence[str]], Trust],
     inherited: Trust | None = None,
+    mind: str = _SELF,
 ) -> tuple[ParsedEvent, ...]:
     """The events of one document, in its order; an array is accepted or refused whole.
 
     `new_id(prefix)` makes ids. `trust_of` is asked with every name the event goes by (trust_lookup).
-    `inherited` is given for files the bus wrote: their trust is already known and wins. Raises Poison
-    that names the key; in an array also the element.
+    `inherited` is given for files the bus wrote: their trust is already known and wins. `mind` is the
+    mind's name. Raises Poison that names the key; in an array also the element.
     """
     if isinstance(document, list) and not document:
         raise Poison("an empty array holds no event", kind="not_an_object")
@@ -116,6 +125,8 @@ def read_events(
     for index, element in enumerate(elements):
         try:
             draft = _draft(element)
+            if inherited is None:
+                draft = _from_outside(draft, mind)
             events.append(_finish(draft, accepted_at, new_id, trust_of, inherited))
         except Poison as poison:
             if isinstance(document, list):
@@ -124,13 +135,19 @@ def read_events(
     return tuple(events)
 
 
-def session_of(document: Json) -> str:
+def session_of(document: Json, mind: str = _SELF) -> str:
     """The session key of the first event of a document; empty when it has none. Never raises."""
     first = document[0] if isinstance(document, list) and document else document
     try:
-        return _draft(first).session
+        return _from_outside(_draft(first), mind).session
     except Poison:
         return ""
+
+
+def from_outside(event: Event, mind: str) -> Event:
+    """The event as it may be told when somebody else wrote the file it stands in."""
+    type_, sender, session = _disowned(event.type, event.from_, event.session, mind)
+    return event.model_copy(update={"type": type_, "from_": sender, "session": session})
 
 
 def trust_lookup(
@@ -192,7 +209,7 @@ def _plain(document: Mapping[str, Json]) -> _Draft:
         sender=sender,
         session=keys.word("session", "session_key") or _default_session(type_, sender),
         channel=keys.word("channel"),
-        time=keys.take("time"),
+        time=keys.take("time") or keys.moment("timestamp"),
         ttl_sec=whole("ttl_sec", keys.take("ttl_sec")),
         data=keys.rest(unfold="data"),
         attachments=attachments,
@@ -211,7 +228,8 @@ def _enveloped(document: Mapping[str, Json]) -> _Draft:
         raise Poison("payload: needs `text` or `type`", kind="no_content")
     source = word_of("envelope.source_node", envelope.get("source_node"))
     type_ = keys.word("type") or _type_of_kind(kind, payload.get("rule"))
-    sender = keys.word("from") or (source if kind != "message" else None)
+    said = keys.word("from")
+    sender = said or (None if kind == "message" and _is_message(type_) else source)
     session = word_of("envelope.session_key", envelope.get("session_key"))
     inner_session = keys.word("session", "session_key")
     return _Draft(
@@ -220,7 +238,7 @@ def _enveloped(document: Mapping[str, Json]) -> _Draft:
         text=keys.text("text") or "",
         sender=sender,
         source=source,
-        session=session or inner_session or _default_session(type_, sender if kind == "message" else None),
+        session=session or inner_session or _default_session(type_, said if kind == "message" else None),
         channel=keys.word("channel"),
         time=keys.take("time"),
         data=joined(keys.rest(unfold="data"), outer.left),
@@ -323,6 +341,21 @@ def _is_message(type_: str) -> bool:
 # From draft to event
 
 
+def _from_outside(draft: _Draft, mind: str) -> _Draft:
+    type_, sender, session = _disowned(draft.type, draft.sender or "", draft.session, mind)
+    return replace(draft, type=type_, sender=sender or None, session=session)
+
+
+def _disowned(type_: str, sender: str, session: str, mind: str) -> tuple[str, str, str]:
+    """The three without what only the mind itself may say; invisible characters hide nothing."""
+    if look(type_).startswith(_OWN_TYPES):
+        type_ = f"external.{type_}"
+    if sender and look(sender) in (_SELF, look(mind)):
+        session = f"private:{_NOBODY}" if session == f"private:{sender}" else session
+        sender = _NOBODY
+    return type_, sender, session
+
+
 def _finish(
     draft: _Draft,
     accepted_at: datetime,
@@ -347,7 +380,7 @@ def _finish(
         "id": id_,
         "type": draft.type,
         "text": draft.text,
-        "from": draft.sender or "unknown",
+        "from": draft.sender or _NOBODY,
         "session": draft.session,
         "channel": safe_channel(draft.channel) if draft.channel else DEFAULT_CHANNEL,
         "time": time or accepted_at,

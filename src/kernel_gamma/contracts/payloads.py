@@ -84,7 +84,7 @@ class PassagePayload(_Value):
     to: str | None = None
     """Who a reply goes to by default: the newest message's sender."""
     senders: tuple[str, ...] = ()
-    """Everyone whose messages are told in the passage, the newest last."""
+    """Everyone who brought an event that is told in the passage, the newest last; not herself."""
     trust: Trust = "unknown"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Literal, Protocol
@@ -11,6 +11,7 @@ from kernel_gamma.contracts.effects import Batch, Effect
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.payloads import Action, ActionPayload, Attachment
 from kernel_gamma.contracts.trust import Trust
+from kernel_gamma.contracts.truths import Finding, Level, NewTruth, Search, Truth, VerifyReport
 
 __all__ = [
     "Clock",
@@ -22,7 +23,10 @@ __all__ = [
     "PageStore",
     "Passage",
     "PassagePlace",
+    "Past",
+    "PastEntry",
     "Prompts",
+    "Recorder",
     "Reply",
     "Role",
     "SelfLog",
@@ -30,6 +34,7 @@ __all__ = [
     "Spending",
     "ToolHost",
     "ToolResult",
+    "TruthStore",
     "Turn",
     "Usage",
 ]
@@ -132,7 +137,8 @@ class Model(Protocol):
 
         `agent` is the node id, `trace_id` the newest trace (headers of contracts, section 7).
         `for_people`: a person waits for it, so the reserved share of the budget may be used.
-        Raises ModelDown, BudgetSpent (both Park), Poison (this prompt can never be answered).
+        Raises ModelDown, BudgetSpent (both Park), Unusable (an answer without an end), Poison (this prompt
+        can never be answered).
         """
         ...
 
@@ -234,6 +240,40 @@ class SelfLog(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastEntry:
+    """One piece of the mind's past, as the index of the self keeps it."""
+
+    key: str
+    """`stream.…`, `diary.…` or `memory.…`; changes with the text, not with the page a passage moves to."""
+    page: str
+    """Relative to self/."""
+    heading: str
+    """As written, without its `#`; empty when there is none."""
+    text: str
+    timestamp: datetime | None
+    """Aware; None: the page does not tell."""
+    level: Level
+
+
+class Past(Protocol):
+    """Pool A as the index of the self reads it: every page of the stream, the diary and the memories."""
+
+    def marks(self, pages: Collection[str] | None = None) -> dict[str, tuple[int, int, int]]:
+        """Page -> (inode, size, mtime in ns): differs after any save. All pages, or those among `pages`.
+
+        Names are relative to self/. What cannot be looked at may be missing: only `entries` tells.
+        """
+        ...
+
+    def entries(self, page: str) -> list[PastEntry]:
+        """What a page holds, in its order, no key twice; nothing when there is no such page (any more).
+
+        Raises OSError for what cannot be read.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What running one action came to."""
@@ -293,6 +333,18 @@ class PageStore(Protocol):
         ...
 
 
+class Recorder(Protocol):
+    """Where a commit's records go: the memory store, or nowhere. Used by one thread at a time."""
+
+    def record(self, truth: NewTruth) -> None:
+        """Take one in; its key is its identity: a key that stands already is left as it is."""
+        ...
+
+    def flush(self) -> None:
+        """Everything taken in stands when this returns. A store that cannot take it raises TruthError."""
+        ...
+
+
 class ToolHost(Protocol):
     async def run(
         self, action: Action, order: ActionPayload, *, batch: Batch, trace_id: str, now: datetime
@@ -302,4 +354,58 @@ class ToolHost(Protocol):
 
     def catalogue(self, trust: Trust, language: str) -> list[dict[str, Json]]:
         """Tools an event of this trust may use: `{name, description, parameters (JSON Schema)}`."""
+        ...
+
+
+class TruthStore(Protocol):
+    """Channel B: stored truths and their retrieval. Safe to call from several threads.
+
+    Every call may raise StoreFull (507: free some space) and StoreDamaged; see errors.py.
+    """
+
+    def upsert(self, truth: NewTruth) -> Truth:
+        """Write one: a new key at version 1, a standing one at its next version, the old one is kept.
+
+        Raises TruthLocked, VersionConflict, and BadTruth for a key or value that cannot be stored.
+        """
+        ...
+
+    def upsert_many(self, truths: Sequence[NewTruth]) -> list[str]:
+        """Write all of them in one transaction, or none; returns their keys in order. Raises as upsert."""
+        ...
+
+    def get(self, key: str, version: int | None = None) -> Truth | None:
+        """The newest version, or the one asked for; None when there is none."""
+        ...
+
+    def versions(self, key: str) -> list[Truth]:
+        """Every kept version of a key, oldest first."""
+        ...
+
+    def page(self, *, limit: int, offset: int = 0, category: str | None = None) -> tuple[int, list[Truth]]:
+        """(total, truths), newest first. `category` may be a longer key prefix."""
+        ...
+
+    def recent(self, *, limit: int, category: str | None = None) -> list[Truth]:
+        """The newest by timestamp. Without a category: none of those that come only when asked for."""
+        ...
+
+    def categories(self) -> dict[str, int]:
+        """Category -> number of truths, most first."""
+        ...
+
+    def search(self, search: Search) -> Finding:
+        """Retrieval: see docs/memory.md."""
+        ...
+
+    def unlock(self, key: str) -> bool:
+        """Take the lock off; False when there is no such truth. Only the command line calls it."""
+        ...
+
+    def verify(self) -> VerifyReport:
+        """Walk the hash chain from its first link."""
+        ...
+
+    def feedback(self, key: str, query: str, *, relevant: bool, by: str = "") -> bool:
+        """Remember a judgement, which weighs in later searches; False when there is no such truth."""
         ...

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.model.tokens import without_surrogates
 
-__all__ = ["Answer", "AnswerReader", "BadAnswer", "ErrorInAnswer"]
+__all__ = ["Answer", "AnswerReader", "BadAnswer", "EndlessAnswer", "ErrorInAnswer"]
+
+_MOST_TEXT = 2_000_000
+"""Bytes of text in one answer: far more than any model writes that comes to an end."""
+_MOST_PENDING = 4 * _MOST_TEXT
+"""Bytes held until they can be read: a body in JSON may write a character in twice its bytes."""
+_TOO_MUCH = f"the answer is longer than {_MOST_TEXT // 1_000_000} MB"
 
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 """What reasoning models served locally put before their answer."""
@@ -31,6 +37,10 @@ class ErrorInAnswer(BadAnswer):
         super().__init__(message)
         self.status = status
         """The HTTP status it stands for; 500 when the server names none."""
+
+
+class EndlessAnswer(BadAnswer):
+    """The server goes on and on: longer than any answer, or over a longer time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,8 @@ class AnswerReader:
         self._model = ""
         self._usage: Mapping[str, Json] | None = None
         self._choices = 0
+        self.received = 0
+        """Bytes of text that have come."""
 
     @property
     def complete(self) -> bool:
@@ -74,8 +86,14 @@ class AnswerReader:
         return self._done
 
     def feed(self, data: bytes) -> bool:
-        """Take the next bytes; True if a piece of the answer was among them, not only a keep-alive."""
+        """Take the next bytes; True if a piece of the answer was among them, not only a keep-alive.
+
+        Raises EndlessAnswer beyond about 2 MB of text.
+        """
         self._pending += data
+        if len(self._pending) > _MOST_PENDING:
+            self.received = _MOST_TEXT
+            raise EndlessAnswer(_TOO_MUCH)
         if self._is_json is None:
             start = self._pending.lstrip(b"\xef\xbb\xbf \t\r\n")
             if not start:
@@ -154,14 +172,20 @@ class AnswerReader:
         message = choice.get("message") or choice.get("delta")
         if not isinstance(message, dict):
             return
-        self._content.append(_text(message.get("content")))
-        self._refusal.append(_text(message.get("refusal")))
+        self._keep(self._content, _text(message.get("content")))
+        self._keep(self._refusal, _text(message.get("refusal")))
         calls = message.get("tool_calls")
         for position, call in enumerate(calls if isinstance(calls, list) else ()):
             function = call.get("function") if isinstance(call, dict) else None
             # One call was forced; of several (parallel) ones the first is the answer.
             if isinstance(function, dict) and call.get("index", position) in (0, None):
-                self._arguments.append(_argument_text(function.get("arguments")))
+                self._keep(self._arguments, _argument_text(function.get("arguments")))
+
+    def _keep(self, pieces: list[str], text: str) -> None:
+        pieces.append(text)
+        self.received += len(text.encode(errors="replace"))
+        if self.received > _MOST_TEXT:
+            raise EndlessAnswer(_TOO_MUCH)
 
 
 def _text(value: Json) -> str:

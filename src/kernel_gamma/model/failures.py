@@ -21,6 +21,7 @@ class CallFailed(Exception):
         text: str = "",
         retry_at: datetime | None = None,
         repeat: bool = True,
+        received: int = 0,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -31,6 +32,8 @@ class CallFailed(Exception):
         """What the endpoint's Retry-After named."""
         self.repeat = repeat
         """Whether the same request may be sent again at once."""
+        self.received = received
+        """Bytes of text that an endless answer had brought, and that may be billed."""
 
     def as_kind(self, kind: Kind) -> CallFailed:
         return CallFailed(kind, str(self), status=self.status, text=self.text, retry_at=self.retry_at)
@@ -43,4 +46,5 @@ class CallFailed(Exception):
             text=self.text,
             retry_at=self.retry_at,
             repeat=False,
+            received=self.received,
         )

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from kernel_gamma.contracts.looks import unescape_tags
+
 __all__ = ["FencedEvent", "read_events", "read_passage"]
 
 _EVENT = re.compile(r'<event((?:\s+[\w-]+="[^"]*")*)\s*>\n?(.*?)\n?</event>', re.DOTALL | re.IGNORECASE)
@@ -13,9 +15,6 @@ _ATTRIBUTE = re.compile(r'([\w-]+)="([^"]*)"')
 _PASSAGE = re.compile(r"<passage>\n?(.*?)\n?</passage>", re.DOTALL)
 _RULE = re.compile(r"^---\n", re.MULTILINE)
 _ESCAPED_RULE = re.compile(r"^\\(\\*[ \t]*-{3,}[ \t\r]*)$", re.MULTILINE)
-_ESCAPED_TAG = re.compile(
-    r"&lt;(?=[\s/\u200b-\u200f\u2060\ufeff]*(?:event|passage|recalled)(?![\w-]))", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def read_events(text: str) -> list[FencedEvent]:
 def read_passage(text: str) -> str | None:
     """The fenced passage with the tags inside it unescaped; None when there is none."""
     found = _PASSAGE.search(text)
-    return _ESCAPED_TAG.sub("<", found[1]) if found else None
+    return unescape_tags(found[1]) if found else None
 
 
 def _event(attributes: str, body: str) -> FencedEvent:

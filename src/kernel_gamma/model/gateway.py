@@ -2,7 +2,7 @@
 
 Without a configured endpoint the OfflineModel answers instead. A call that cannot be made raises
 Park (ModelDown, BudgetSpent), never loses its input; only a prompt that no try can get answered is
-Poison.
+Poison. An answer that finds no end is Unusable: an attempt of that input, no outage for the others.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Reply, Role, Spending, Turn, Usage
-from kernel_gamma.errors import BudgetSpent, ModelDown, Poison
+from kernel_gamma.errors import BudgetSpent, ModelDown, Poison, Unusable
 from kernel_gamma.model.answers import Answer
 from kernel_gamma.model.asking import Ask
 from kernel_gamma.model.breaker import Breaker, BreakerState
 from kernel_gamma.model.failures import CallFailed
 from kernel_gamma.model.messages import ReadAttachment, messages_of
 from kernel_gamma.model.offline import OFFLINE_MODEL, OfflineModel
-from kernel_gamma.model.quota import allow, day_of, next_midnight
+from kernel_gamma.model.quota import allow, day_of, needed_per_day, next_midnight
 from kernel_gamma.model.refusals import Kind
 from kernel_gamma.model.roles import ROLES, ResolvedRole, Roles, shown_url
-from kernel_gamma.model.tokens import Calibration, Tokens, encoding_for
+from kernel_gamma.model.tokens import Calibration, Tokens, encoding_for, estimate
 from kernel_gamma.settings import ModelSettings, RoleSettings, Settings
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ _TURN_TOKENS = 4
 _PICTURE_TOKENS = 800
 _EXPECTED_ANSWER_TOKENS = 500
 """Reserved for an answer whose length is not limited, until its usage is known."""
+_BYTES_PER_TOKEN = 4
+"""Of an answer that was broken off: about what its text has cost."""
 _NOT_IN_A_HEADER = re.compile(r"[^\x21-\x7e]")
 
 
@@ -93,7 +95,10 @@ class ModelGateway:
         return self._roles.offline
 
     async def warm(self) -> None:
-        """Load the SDK and the token tables now, in a thread, instead of at the first call."""
+        """Load the SDK and the token tables now, in a thread: a second or two that nobody waits for.
+
+        Harmless to call twice, or never: the first call does the same, and until then tokens are estimated.
+        """
         for role in ROLES:
             if not self.offline and self._roles.has(role):
                 resolved = self._roles.resolve(role)
@@ -127,6 +132,9 @@ class ModelGateway:
         try:
             ask = await self._ask(resolved, turns, agent, trace_id, schema)
             answer = await self._guarded(resolved, ask)
+        except CallFailed as failure:
+            self._day_now().used += wanted + failure.received // _BYTES_PER_TOKEN
+            raise Unusable(f"the model's answer could not be used: {failure}") from None
         finally:
             self._in_flight -= wanted
         usage = self._usage(resolved, counted, answer)
@@ -144,10 +152,13 @@ class ModelGateway:
         return role == "quality" if self.offline else self._roles.has(role)
 
     def count_tokens(self, role: Role, text: str) -> int:
-        """Tokens of `text`; up to 200 characters are estimated until the table is loaded."""
+        """Tokens of `text`; estimated until the table is loaded, so that nobody waits for it here."""
         resolved = self._roles.resolve(role)
         encoding, _ = encoding_for(resolved.settings.model)
-        return self._calibration(resolved).applied(self._tokens.count(text, encoding))
+        loaded = self._tokens.loaded(encoding)
+        return self._calibration(resolved).applied(
+            self._tokens.count(text, encoding) if loaded else estimate(text)
+        )
 
     def window(self, role: Role) -> int:
         """The role's context window in tokens."""
@@ -223,11 +234,14 @@ class ModelGateway:
         share = self._budget.reserved_for_people
         if allow(spent, wanted, per_day=per_day, reserved_share=share, for_people=for_people):
             return
+        until = next_midnight(self._clock.now())
+        if not allow(0, wanted, per_day=per_day, reserved_share=share, for_people=for_people):
+            raise BudgetSpent(_too_small(wanted, per_day, 0 if for_people else share), until=until)
         kept = "" if for_people else f", {share:.0%} of them kept for people"
         raise BudgetSpent(
             f"today's budget does not cover this call: {spent} of {per_day} tokens are used{kept},"
             f" about {wanted} are needed (budget.tokens_per_day)",
-            until=next_midnight(self._clock.now()),
+            until=until,
         )
 
     async def _ask(
@@ -253,7 +267,10 @@ class ModelGateway:
     # --- the call --------------------------------------------------------------------------------
 
     async def _guarded(self, resolved: ResolvedRole, ask: Ask) -> Answer:
-        """The call, if the endpoint's breaker lets it through; its outcome is told to the breaker."""
+        """The call, if the endpoint's breaker lets it through; its outcome is told to the breaker.
+
+        Raises CallFailed only for an answer without an end, which says nothing about the endpoint.
+        """
         client = await self._client(resolved)
         breaker = self._breaker(resolved)
         now = self._clock.now()
@@ -266,6 +283,10 @@ class ModelGateway:
         try:
             answer = await client.call(ask, retries=0 if probe else self._settings.retries)
         except CallFailed as failure:
+            if failure.kind is Kind.ENDLESS:
+                breaker.abandoned()
+                self._last_error = str(failure)
+                raise
             raise self._told(failure, resolved, breaker) from None
         except BaseException:
             # Cancelled, or a fault of our own: says nothing about the endpoint.
@@ -326,6 +347,22 @@ class ModelGateway:
             (prompt - cached) * settings.price_in + cached * price_cached + completion * settings.price_out
         ) / 1_000_000
         return Usage(prompt, completion, cached, cost)
+
+
+def _too_small(wanted: int, per_day: int, share: float) -> str:
+    """Why no day's budget covers a call. `share`: what of it this call may not use."""
+    least = needed_per_day(wanted, reserved_share=share)
+    if least is None:
+        return (
+            "budget.reserved_for_people keeps every day's tokens for people, and nobody waits for this"
+            " call; in config/kernel.yaml set it below 1 and start again"
+        )
+    kept = f", {share:.0%} of them kept for people by budget.reserved_for_people" if share else ""
+    return (
+        f"budget.tokens_per_day is too small for this call on any day: {per_day} tokens{kept},"
+        f" about {wanted} are needed; in config/kernel.yaml set it to at least {least} (0 = no limit)"
+        " and start again"
+    )
 
 
 def _advice(failure: CallFailed, resolved: ResolvedRole) -> str:

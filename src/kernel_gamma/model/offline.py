@@ -23,7 +23,7 @@ from kernel_gamma.model.fenced import FencedEvent, read_events, read_passage
 from kernel_gamma.model.requests_heard import asks_time, greets, heard
 from kernel_gamma.model.tokens import estimate
 
-__all__ = ["OFFLINE_MODEL", "OFFLINE_NOTICE", "OfflineModel"]
+__all__ = ["OFFLINE_MODEL", "OFFLINE_NOTICE", "ONLINE_NOTICE", "OfflineModel", "calls_itself_offline"]
 
 OFFLINE_MODEL = "offline"
 
@@ -35,6 +35,15 @@ OFFLINE_NOTICE: Mapping[Language, str] = MappingProxyType(
     }
 )
 """First-person line for the beginning of the stream of a mind in offline mode."""
+
+ONLINE_NOTICE: Mapping[Language, str] = MappingProxyType(
+    {
+        "en": "From here on a language model thinks with me: what I wrote above came from simple rules,"
+        " and I am not bound to them any more.",
+        "zh": "从这里开始，有语言模型同我一起思考：上面我写下的都出自简单的规则，往后我不再受它们限制。",
+    }
+)
+"""First-person line for a stream that began in offline mode, once a language model is there."""
 
 NOBODY = "unknown"
 """What an event says of its sender when its producer named none."""
@@ -52,6 +61,7 @@ _TEXTS: Mapping[Language, Mapping[str, str]] = MappingProxyType(
             "other": "I notice something of the kind {type}, from {name}{at}:",
             "at": " at {clock}",
             "silent": "I notice it without words.",
+            "details": "With it comes:",
             "nameless": "someone",
             "hello": "Hello{comma}!",
             "comma": ", {name}",
@@ -70,6 +80,7 @@ _TEXTS: Mapping[Language, Mapping[str, str]] = MappingProxyType(
             "other": "我{at}察觉到一件事，类型是 {type}，来自 {name}：",
             "at": "在 {clock} ",
             "silent": "我只是察觉到了，没有文字。",
+            "details": "随它而来的还有：",
             "nameless": "有人",
             "hello": "你好{comma}！",
             "comma": "，{name}",
@@ -142,7 +153,8 @@ class OfflineModel:
         return language_of(text) if self._language == "auto" else self._language
 
     def _told(self, event: FencedEvent) -> str:
-        """One event: a line that says what it is, its words as a quotation, then the decisions."""
+        """One event: a line that says what it is, its words as a quotation, in another one what else it
+        carries, then the decisions."""
         event = replace(event, body=_without_json(event.body).strip("\n"))
         language = self._language_for(event.words or event.body)
         decisions = _decisions(event, language)
@@ -153,6 +165,14 @@ class OfflineModel:
         return "\n\n".join(parts)
 
 
+def calls_itself_offline(stream: str) -> bool:
+    """Whether a stream says in a line of its own that no language model is there, and nothing since."""
+    lines = stream.splitlines()
+    notices = (*OFFLINE_NOTICE.values(), *ONLINE_NOTICE.values())
+    last = next((line for line in reversed(lines) if line in notices), "")
+    return last in OFFLINE_NOTICE.values()
+
+
 def _narration(event: FencedEvent, language: Language, today: date | None) -> str:
     texts = _TEXTS[language]
     clock = _clock(event)
@@ -161,10 +181,17 @@ def _narration(event: FencedEvent, language: Language, today: date | None) -> st
     at = texts["at"].format(clock=clock) if event.time else ""
     kind = "message" if event.is_message else "other"
     opening = texts[kind].format(name=_name(event, language), type=one_line(event.type), at=at)
+    parts = [opening]
+    if event.words:
+        parts.append(_quoted(event.words))
+    if event.details:
+        parts += [texts["details"], _quoted(event.details)]
+    return "\n\n".join(parts if len(parts) > 1 else [opening, texts["silent"]])
+
+
+def _quoted(text: str) -> str:
     # splitlines knows every line end there is: none may carry quoted words to a line of their own.
-    told = "\n\n".join(part for part in (event.words, event.details) if part)
-    quoted = "\n".join(f"> {line}".rstrip() for line in _excerpt(told).splitlines())
-    return f"{opening}\n\n{quoted}" if quoted else f"{opening}\n\n{texts['silent']}"
+    return "\n".join(f"> {line}".rstrip() for line in _excerpt(text).splitlines())
 
 
 def _decisions(event: FencedEvent, language: Language) -> list[Decision]:

@@ -17,7 +17,7 @@ import httpx2
 import openai
 
 from kernel_gamma.contracts.envelope import Json
-from kernel_gamma.model.answers import Answer, AnswerReader, BadAnswer, ErrorInAnswer
+from kernel_gamma.model.answers import Answer, AnswerReader, BadAnswer, EndlessAnswer, ErrorInAnswer
 from kernel_gamma.model.asking import Ask, Level, body_of, levels_for, refusable
 from kernel_gamma.model.failures import CallFailed
 from kernel_gamma.model.refusals import (
@@ -38,6 +38,9 @@ _LONGEST_PAUSE_SEC = 5.0
 """A longer Retry-After is not slept through inside a call: the breaker keeps it."""
 _REST_SEC = 0.2
 """After the last piece: how long the end of the body is waited for, to keep the connection."""
+_LONGEST_SEC = 600.0
+_LONGEST_IN_TIMEOUTS = 5
+"""No answer may take longer than the longer of the two, however steadily its pieces come."""
 _MENDABLE_STATUS = (400, 422, 500, 501)
 """Answers of servers to a parameter they do not know; some say 500."""
 
@@ -65,8 +68,12 @@ class OpenAIClient:
         structured: Literal["auto"] | Level = "auto",
         stream: Literal["auto", "on", "off"] = "auto",
         backoff_sec: float = 0.5,
+        longest_sec: float = _LONGEST_SEC,
     ) -> None:
-        """`now` turns Retry-After into a moment; `backoff_sec` is the first pause between tries."""
+        """`now` turns Retry-After into a moment; `backoff_sec` is the first pause between tries.
+
+        `longest_sec` ends an answer that goes on and on; five times the call's timeout if that is longer.
+        """
         self._secrets = (api_key, base_url) if "@" in base_url else (api_key,)
         self._where = shown_url(base_url)
         self._official = "api.openai.com" in self._where
@@ -74,6 +81,7 @@ class OpenAIClient:
         self._levels = levels_for(structured)
         self._stream = stream
         self._backoff_sec = backoff_sec
+        self._longest_sec = longest_sec
         self._manners: dict[str, _Manners] = {}
         self._sdk = openai.AsyncOpenAI(
             api_key=api_key,
@@ -87,7 +95,7 @@ class OpenAIClient:
     async def call(self, ask: Ask, *, retries: int) -> Answer:
         """One whole answer, after at most `retries` repeats of what may pass at once.
 
-        Raises CallFailed. What stalled is not repeated: the wait was long enough.
+        Raises CallFailed. What stalled or found no end is not repeated: the wait was long enough.
         """
         for left in range(retries, -1, -1):
             try:
@@ -186,23 +194,34 @@ class OpenAIClient:
             if not reader.complete:
                 raise self._unreachable(error, ask) from None
         except BadAnswer as error:
-            raise self._nonsense(error) from None
+            raise self._nonsense(error, reader) from None
         try:
             return reader.finish()
         except BadAnswer as error:
-            raise self._nonsense(error) from None
+            raise self._nonsense(error, reader) from None
 
     async def _read(self, reader: AnswerReader, body: Mapping[str, Json], ask: Ask) -> None:
-        """Feed the reader. TimeoutError: no piece (no whole answer, if not streamed) for too long."""
+        """Feed the reader. TimeoutError: no piece (no whole answer, if not streamed) for too long.
+
+        EndlessAnswer: pieces keep coming, but the last of them does not.
+        """
         loop = asyncio.get_running_loop()
+        longest_sec = max(self._longest_sec, _LONGEST_IN_TIMEOUTS * ask.timeout_sec)
+        ends = loop.time() + longest_sec
         sent = self._create(**body, extra_headers=dict(ask.headers))
-        async with asyncio.timeout(ask.timeout_sec) as limit, sent as response:
-            async for data in response.iter_bytes():
-                piece = reader.feed(data)
-                if reader.done:
-                    limit.reschedule(loop.time() + _REST_SEC)
-                elif piece and "stream" in body:
-                    limit.reschedule(loop.time() + ask.timeout_sec)
+        limit = asyncio.timeout(ask.timeout_sec)
+        try:
+            async with limit, sent as response:
+                async for data in response.iter_bytes():
+                    piece = reader.feed(data)
+                    if reader.done:
+                        limit.reschedule(loop.time() + _REST_SEC)
+                    elif piece and "stream" in body:
+                        limit.reschedule(min(loop.time() + ask.timeout_sec, ends))
+        except TimeoutError:
+            if reader.complete or limit.when() != ends:
+                raise
+            raise EndlessAnswer(f"the answer had not ended after {longest_sec:g} s") from None
 
     def _refused(self, error: openai.APIStatusError) -> CallFailed:
         status = error.status_code
@@ -223,11 +242,13 @@ class OpenAIClient:
         said = str(error.__cause__ or error) or type(error).__name__
         return CallFailed(Kind.PASSING, f"{self._where} cannot be reached: {self._shown(said)}")
 
-    def _nonsense(self, error: BadAnswer) -> CallFailed:
+    def _nonsense(self, error: BadAnswer, reader: AnswerReader) -> CallFailed:
         text = str(error)
         status = error.status if isinstance(error, ErrorInAnswer) else None
         kind = kind_of(status, text) if status else Kind.PASSING
         message = f"{self._where}: {self._shown(text)}"
+        if isinstance(error, EndlessAnswer):
+            return CallFailed(Kind.ENDLESS, message, received=reader.received)
         return CallFailed(kind, message, status=status, text=text)
 
     def _shown(self, text: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, time, timedelta
 
-__all__ = ["allow", "day_of", "left", "next_midnight"]
+__all__ = ["allow", "day_of", "left", "needed_per_day", "next_midnight"]
 
 
 def left(spent: int, *, per_day: int, reserved_share: float, for_people: bool) -> int | None:
@@ -19,6 +20,16 @@ def allow(spent: int, wanted: int, *, per_day: int, reserved_share: float, for_p
     """Whether a call of about `wanted` tokens fits into what is left of the day."""
     rest = left(spent, per_day=per_day, reserved_share=reserved_share, for_people=for_people)
     return rest is None or wanted <= rest
+
+
+def needed_per_day(wanted: int, *, reserved_share: float) -> int | None:
+    """The least daily budget that covers such a call; None if the reserved share leaves nothing."""
+    if reserved_share >= 1:
+        return None
+    least = math.ceil(wanted / (1 - reserved_share))
+    while int(least * (1 - reserved_share)) < wanted:  # as `left` rounds
+        least += 1
+    return least
 
 
 def day_of(now: datetime) -> str:

@@ -29,6 +29,8 @@ class Kind(Enum):
     """This prompt does not fit the model, ever."""
     FORBIDDEN = "forbidden"
     """This prompt breaks the provider's rules, always will."""
+    ENDLESS = "endless"
+    """The endpoint answers, but does not come to an end."""
     UNCLEAR = "unclear"
     """A 4xx for a reason of its own: either this prompt or the way of asking."""
 

@@ -25,7 +25,9 @@ from kernel_gamma.contracts.ports import (
 )
 from kernel_gamma.settings import Settings
 
-__all__ = ["BatchRule", "Debounce", "Node", "NodePorts"]
+__all__ = ["BatchRule", "Debounce", "Node", "NodePorts", "most_told"]
+
+_MOST_TOLD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,11 @@ class NodePorts:
     """Where the ledger last knew a passage id."""
     seen: Callable[[str], Mapping[str, Json] | None]
     """What was claimed under a dedupe key (effects.Claim) and has not expired."""
+
+
+def most_told(settings: Settings) -> int:
+    """Events told in one passage at most: each may be answered, and a passage may decide only so much."""
+    return min(_MOST_TOLD, settings.actions.max_per_passage)
 
 
 class Node(ABC):

@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from kernel_gamma.contracts.ports import Passage
-from kernel_gamma.self_stream.words import SIGNS, WORD
+from kernel_gamma.words import SIGNS, WORD
 
 __all__ = [
     "HEADING",

@@ -13,7 +13,7 @@ from itertools import islice
 from operator import add
 
 from kernel_gamma.contracts.ports import Snippet
-from kernel_gamma.self_stream.words import EMOJI, SIGNS, WORD
+from kernel_gamma.words import EMOJI, SIGNS, WORD
 
 __all__ = ["Piece", "Search", "instant", "normal", "paragraphs", "questions", "sections", "standing", "terms"]
 

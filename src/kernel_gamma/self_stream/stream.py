@@ -5,7 +5,6 @@ Bad UTF-8 is replaced and NULs are dropped on reading; a sha256 is always over t
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -13,11 +12,11 @@ import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from kernel_gamma.contracts.ports import Page, Passage, PassagePlace, Snippet
 from kernel_gamma.self_stream.index import Index
-from kernel_gamma.self_stream.page_io import digest, find_all, locate, opened, read, within
+from kernel_gamma.self_stream.listing import ARCHIVE, DATE, DIARY, MEMORIES, Mark, pages_in
+from kernel_gamma.self_stream.page_io import digest, find_all, locate, opened, read
 from kernel_gamma.self_stream.passages import HEADING, split
 from kernel_gamma.self_stream.search import Piece, Search, instant, paragraphs, sections
 
@@ -26,27 +25,12 @@ __all__ = ["NOW", "STATE", "SelfStream"]
 NOW = "stream/now.md"
 STATE = "state.md"
 
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _HEADING_BYTES = re.compile(HEADING.pattern.replace(r"[ \t]", r"[ \t\r]").encode(), re.MULTILINE)
 _AHEAD = 64
 """More passages than can be on their way at once."""
 _END_OF_DAY = " 23:59:59 +00:00"
-_MEMORIES, _DIARY, _ARCHIVE = "memories", "diary", "stream/archive"
-_NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _RECOLLECTED_BYTES = 2_000_000
 """Years of memories and diary. Taking that much in takes about a second, in memory 20 to 40 MB."""
-
-
-class _Mark(NamedTuple):
-    """What differs after any save of a page."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> _Mark:
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class SelfStream:
@@ -58,15 +42,15 @@ class SelfStream:
         self._root = os.fspath(root)
         self._recollected_bytes = recollected_bytes
         self._index = Index()
-        self._seen: dict[str, _Mark] | None = None
+        self._seen: dict[str, Mark] | None = None
         """Memory and diary pages as the last refresh found them; None before the first."""
-        self._wanted: dict[str, _Mark] = {}
+        self._wanted: dict[str, Mark] = {}
         """Those of them that the bound leaves room for."""
-        self._held: dict[str, _Mark] = {}
+        self._held: dict[str, Mark] = {}
         """And those that could be read, as they were when they were read: what the index holds."""
         self._foreseen: list[tuple[str, list[Passage]]] = []
         self._foreseen_pages: dict[str, list[str]] = {}
-        self._tail: tuple[tuple[_Mark, int], list[Passage]] | None = None
+        self._tail: tuple[tuple[Mark, int], list[Passage]] | None = None
 
     def foresee(self, block: str) -> None:
         """A rendered passage is on its way to now.md: until `forget`, the tail ends with it."""
@@ -103,7 +87,7 @@ class SelfStream:
     def _standing_tail(self, max_bytes: int) -> list[Passage]:
         try:
             with opened(locate(self._root, NOW), os.O_RDONLY) as fd:
-                key = _Mark.of(os.fstat(fd)), max_bytes
+                key = Mark.of(os.fstat(fd)), max_bytes
                 if self._tail is None or self._tail[0] != key:
                     self._tail = key, _tail_of(fd, key[0].size, max_bytes)
                 return list(self._tail[1])
@@ -117,7 +101,7 @@ class SelfStream:
         its day; else, when a person has reworded it, by its heading alone.
         """
         pages = [place.page]
-        if _DATE.fullmatch(place.heading[:10]):
+        if DATE.fullmatch(place.heading[:10]):
             pages.append(f"stream/archive/{place.heading[:10]}.md")
         reworded: Passage | None = None
         for page in pages:
@@ -144,15 +128,15 @@ class SelfStream:
 
     def memories(self) -> list[str]:
         """Names of memory pages (without .md), newest change first."""
-        return [name for name, _ in self._listed(_MEMORIES)]
+        return [name for name, _ in self._listed(MEMORIES)]
 
     def diary_dates(self) -> list[str]:
         """Days (`YYYY-MM-DD`) that have a diary page, oldest first."""
-        return self._dates(_DIARY)
+        return self._dates(DIARY)
 
     def archive_dates(self) -> list[str]:
         """Days that have an archive page, oldest first."""
-        return self._dates(_ARCHIVE)
+        return self._dates(ARCHIVE)
 
     def search(self, query: str, limit: int) -> list[Snippet]:
         """Best matches over memories, diary, archive and now.md; reads page by page.
@@ -241,67 +225,47 @@ class SelfStream:
 
     def _listed(self, folder: str) -> list[tuple[str, float]]:
         """(name without .md, time of change in seconds) of the pages of a folder, newest first."""
-        found = [(name, mark.mtime_ns) for name, mark in self._marks(folder)]
+        found = [(name, mark.mtime_ns) for name, mark in pages_in(self._root, folder)]
         found.sort(key=lambda page: (-page[1], page[0]))
         return [(name, changed / 1e9) for name, changed in found]
 
     def _dates(self, folder: str) -> list[str]:
-        return sorted(name for name, _ in self._marks(folder) if _DATE.fullmatch(name))
-
-    def _marks(self, folder: str) -> Iterator[tuple[str, _Mark]]:
-        """(name without .md, mark) of the pages of a folder, in no order."""
-        try:
-            entries = os.scandir(within(self._root, folder))
-        except OSError as error:
-            if error.errno in _NO_FOLDER:
-                return
-            raise
-        with entries:
-            for entry in entries:
-                if not entry.name.endswith(".md") or entry.name.startswith("."):
-                    continue
-                with suppress(OSError):
-                    if entry.is_symlink():
-                        found = os.stat(locate(self._root, f"{folder}/{entry.name}"))
-                    else:
-                        found = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(found.st_mode):
-                        yield entry.name[:-3], _Mark.of(found)
+        return sorted(name for name, _ in pages_in(self._root, folder) if DATE.fullmatch(name))
 
     # --- what is recollected
 
-    def _all_marks(self) -> dict[str, _Mark]:
-        marks = {f"{_MEMORIES}/{name}.md": mark for name, mark in self._marks(_MEMORIES)}
-        diary = ((day, mark) for day, mark in self._marks(_DIARY) if _DATE.fullmatch(day))
-        marks.update((f"{_DIARY}/{day}.md", mark) for day, mark in diary)
+    def _all_marks(self) -> dict[str, Mark]:
+        marks = {f"{MEMORIES}/{name}.md": mark for name, mark in pages_in(self._root, MEMORIES)}
+        diary = ((day, mark) for day, mark in pages_in(self._root, DIARY) if DATE.fullmatch(day))
+        marks.update((f"{DIARY}/{day}.md", mark) for day, mark in diary)
         return marks
 
-    def _look_at(self, page: str, seen: dict[str, _Mark]) -> None:
+    def _look_at(self, page: str, seen: dict[str, Mark]) -> None:
         """Note how `page` stands now, if it is one that may be recollected."""
         folder, _, name = page.partition("/")
         if not name.endswith(".md") or name.startswith(".") or "/" in name:
             return
-        if folder != _MEMORIES and not (folder == _DIARY and _DATE.fullmatch(name[:-3])):
+        if folder != MEMORIES and not (folder == DIARY and DATE.fullmatch(name[:-3])):
             return
         seen.pop(page, None)
         with suppress(OSError):
             found = os.stat(locate(self._root, page))
             if stat.S_ISREG(found.st_mode):
-                seen[page] = _Mark.of(found)
+                seen[page] = Mark.of(found)
 
-    def _newest(self, seen: dict[str, _Mark]) -> dict[str, _Mark]:
+    def _newest(self, seen: dict[str, Mark]) -> dict[str, Mark]:
         """The newest of `seen` that keep to the bound."""
         if sum(mark.size for mark in seen.values()) <= self._recollected_bytes:
             return seen
         left = self._recollected_bytes
-        kept: dict[str, _Mark] = {}
+        kept: dict[str, Mark] = {}
         for page in sorted(seen, key=lambda page: (_when(page, seen[page]), page), reverse=True):
             if seen[page].size <= left:
                 left -= seen[page].size
                 kept[page] = seen[page]
         return kept
 
-    def _hold(self, wanted: dict[str, _Mark]) -> None:
+    def _hold(self, wanted: dict[str, Mark]) -> None:
         """Make the index hold exactly the `wanted` pages, as they stand; the oldest are put first."""
         for page in [page for page, mark in self._held.items() if wanted.get(page) != mark]:
             del self._held[page]
@@ -318,14 +282,14 @@ class SelfStream:
     # --- what is searched
 
     def _pieces(self) -> Iterator[Piece]:
-        for name, changed in reversed(self._listed(_MEMORIES)):
-            page = f"{_MEMORIES}/{name}.md"
+        for name, changed in reversed(self._listed(MEMORIES)):
+            page = f"{MEMORIES}/{name}.md"
             yield from _pieces(page, changed, self._readable(page))
         for day in self.diary_dates():
-            page = f"{_DIARY}/{day}.md"
+            page = f"{DIARY}/{day}.md"
             yield from _pieces(page, instant(day + _END_OF_DAY), self._readable(page))
         for day in self.archive_dates():
-            yield from self._told(f"{_ARCHIVE}/{day}.md", day)
+            yield from self._told(f"{ARCHIVE}/{day}.md", day)
         yield from self._told(NOW, "now")
 
     def _told(self, page: str, day: str) -> Iterator[Piece]:
@@ -351,10 +315,10 @@ def _tail_of(fd: int, size: int, max_bytes: int) -> list[Passage]:
     return split(_text(data[first.start() :])) if first else []
 
 
-def _when(page: str, mark: _Mark) -> float:
+def _when(page: str, mark: Mark) -> float:
     """Seconds since the epoch: a memory is as new as its last change, a diary page as its day."""
     folder, _, name = page.partition("/")
-    return instant(name[:-3] + _END_OF_DAY) if folder == _DIARY else mark.mtime_ns / 1e9
+    return instant(name[:-3] + _END_OF_DAY) if folder == DIARY else mark.mtime_ns / 1e9
 
 
 def _pieces(page: str, when: float, text: str) -> Iterator[Piece]:
@@ -362,7 +326,7 @@ def _pieces(page: str, when: float, text: str) -> Iterator[Piece]:
     folder, _, name = page.partition("/")
     # A name that is no UTF-8 must not reach a prompt as it is: no request could carry it.
     name = os.fsencode(name[:-3]).decode("utf-8", "replace")
-    if folder == _DIARY:
+    if folder == DIARY:
         for heading, part in sections(text):
             yield Piece(Snippet(f"diary.{name}", heading, part), when)
         return

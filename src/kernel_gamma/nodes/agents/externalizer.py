@@ -86,11 +86,12 @@ class Externalizer(Node):
         )
         sources = ports.prompts.sources(language)
         # Each event told may be answered, however many an array brought at once.
-        most = max(ports.settings.actions.max_per_passage, len(told.traces))
+        events = max(1, len(told.traces))
+        most = max(ports.settings.actions.max_per_passage, events)
 
         def understand(answer: Answer) -> _Translated:
             found = read_object(answer.text, ("actions",))
-            actions = box.decided(found["actions"], most=most)
+            actions = box.decided(found["actions"], most=most, told=events)
             try:
                 thought = thought_of(found.get("thought"), passage.text, sources)
             except ValueError:

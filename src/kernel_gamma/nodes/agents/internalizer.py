@@ -21,19 +21,22 @@ from kernel_gamma.contracts.effects import (
     Emit,
     Outcome,
     PassageRef,
+    Record,
     Replace,
 )
 from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.events import from_outside
 from kernel_gamma.contracts.language import Language, language_of
 from kernel_gamma.contracts.payloads import Event, MessagePayload, PassagePayload
 from kernel_gamma.contracts.ports import Role
 from kernel_gamma.contracts.trust import least
-from kernel_gamma.nodes.base import BatchRule, Node, NodePorts
+from kernel_gamma.nodes.base import BatchRule, Node, NodePorts, most_told
 from kernel_gamma.self_stream.passages import check_passage, check_state, parse_reply, render
 
 __all__ = ["Internalizer"]
 
-_MOST = 64
+_RECEIPT_CHARS = 200
+"""Of a text in a receipt: the whole stands in done/ and in the stream."""
 
 
 class Internalizer(Node):
@@ -46,16 +49,20 @@ class Internalizer(Node):
         super().__init__(node_id, ports, config)
         self._role: Role = config.get("role") or "quality"
         budgets = ports.settings.internalizer
-        # Each of them may be answered, and a passage may decide only so much.
-        most = min(_MOST, ports.settings.actions.max_per_passage)
-        self.batch = BatchRule(max_count=most, max_weight=budgets.batch_tokens)
+        self._most = most_told(ports.settings)
+        # Two limits in one number (see weigh): so many events, and so many tokens of them.
+        self.batch = BatchRule(max_count=self._most, max_weight=budgets.batch_tokens * self._most)
         self._turns = TurnBuilder(ports.prompts, ports.self_log, self._count, budgets)
 
     def batch_by(self, delivery: Delivery) -> str:
         return f"{self.order_by(delivery)}\n{delivery.trust}"
 
     def weigh(self, delivery: Delivery) -> int:
-        return event_weight(delivery.payload, self._count, self.ports.settings.internalizer)
+        budgets = self.ports.settings.internalizer
+        tokens = event_weight(delivery.payload, self._count, budgets)
+        events = delivery.payload.get("events")
+        count = len(events) if isinstance(events, list) else 1
+        return max(tokens * self._most, count * budgets.batch_tokens)
 
     async def handle(self, batch: Batch) -> Outcome:
         readable: list[Delivery] = []
@@ -63,7 +70,7 @@ class Internalizer(Node):
         effects: list[Effect] = []
         for delivery in batch:
             try:
-                events += _events_of(delivery)
+                events += _events_of(delivery, self.ports.settings.mind)
                 readable.append(delivery)
             except ValidationError as error:
                 detail = f"no msg_ payload: {error.errors(include_url=False)[0]['msg']}"
@@ -105,10 +112,11 @@ class Internalizer(Node):
         )
         changed = told.state is not None and told.state.strip() != state.text.strip()
         emit = _announce(deliveries, events, passage_id, state_changed=changed)
+        task = _task(events, passage_id, emit)
         if not changed:
-            return [append, emit]
+            return [append, emit, task]
         page = f"{told.state}\n"
-        return [append, Replace(page="state.md", text=page, expect=told.state_read), emit]
+        return [append, Replace(page="state.md", text=page, expect=told.state_read), emit, task]
 
     def _count(self, text: str) -> int:
         return self.ports.model.count_tokens(self._role, text)
@@ -135,14 +143,37 @@ def _understand(sources: Sequence[str], texts: Sequence[str], answer: Answer) ->
     return _Told(reply.passage, reply.state, answer.remembered["state"])
 
 
-def _events_of(delivery: Delivery) -> list[Event]:
-    """The events; none is trusted further than the file that carries it."""
+def _events_of(delivery: Delivery, mind: str) -> list[Event]:
+    """The events; none is trusted further than the file that carries it, nor speaks for the mind in it."""
     message = MessagePayload.model_validate(delivery.payload)
     lent = delivery.trust
-    return [
+    events = [
         event if event.trust == lent else event.model_copy(update={"trust": least((event.trust, lent))})
         for event in message.events
     ]
+    return [from_outside(event, mind) for event in events] if delivery.origin == "dropped" else events
+
+
+def _task(events: Sequence[Event], passage_id: str, announced: Emit) -> Record:
+    """The receipt of what was perceived: which events came, and the passage that tells them."""
+    told = [
+        {
+            "id": event.id,
+            "type": event.type,
+            "from": event.from_,
+            "text": event.text[:_RECEIPT_CHARS],
+            "trace_id": event.trace_id,
+        }
+        for event in events
+    ]
+    first = next((event.text for event in events if event.text.strip()), events[0].type)
+    session = announced.payload["session_key"]
+    return Record(
+        category="task",
+        description=" ".join(first.split())[:_RECEIPT_CHARS],
+        value={"events": told, "passage_id": passage_id, "session_key": session, "state": "perceived"},
+        trust=announced.trust,
+    )
 
 
 def _announce(
@@ -152,7 +183,9 @@ def _announce(
     worn = [delivery.envelope for delivery in deliveries if delivery.envelope is not None]
     messages = [event for event in events if event.is_message]
     trust = least(event.trust for event in events)
-    senders = dict.fromkeys(event.from_ for event in reversed(messages))
+    # Whoever told something may be answered by name; what became of her actions was told by herself.
+    told = (event.from_ for event in reversed(events) if not event.type.startswith("action."))
+    senders = tuple(dict.fromkeys(told))[::-1]
     payload = PassagePayload(
         message_ids=tuple(envelope.id for envelope in worn),
         passage_id=passage_id,
@@ -163,8 +196,8 @@ def _announce(
         session_key=worn[-1].session_key if worn else events[-1].session,
         channel=(messages or events)[-1].channel,
         traces=tuple(dict.fromkeys(event.trace_id for event in events if event.trace_id)),
-        to=next(iter(senders), None),
-        senders=tuple(reversed(senders)),
+        to=messages[-1].from_ if messages else None,
+        senders=senders,
         trust=trust,
     )
     return Emit(

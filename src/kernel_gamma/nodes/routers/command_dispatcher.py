@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 from pydantic import ValidationError
@@ -16,7 +17,9 @@ from kernel_gamma.contracts.effects import (
     Emit,
     Outcome,
     PassageRef,
+    Record,
 )
+from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.payloads import Action, ActionPayload
 from kernel_gamma.contracts.ports import ToolResult
 from kernel_gamma.contracts.trust import least
@@ -24,6 +27,9 @@ from kernel_gamma.nodes.base import Node
 from kernel_gamma.self_stream.passages import render
 
 __all__ = ["CommandDispatcher"]
+
+_RECEIPT_CHARS = 400
+"""Of an argument or an outcome in a receipt: the whole stands in done/ and in the outbox."""
 
 
 class CommandDispatcher(Node):
@@ -65,6 +71,7 @@ class CommandDispatcher(Node):
                 action, order, batch=batch, trace_id=batch.trace_id, now=self.ports.clock.now()
             )
             effects += result.effects
+            effects.append(_receipt(action, order, result))
             if result.ok and not result.perceive:
                 notes.append(result.note)
             else:
@@ -117,3 +124,34 @@ class CommandDispatcher(Node):
             hops=(worn.hops if worn is not None else 0) + 1,
             trust=order.trust,
         )
+
+
+def _receipt(action: Action, order: ActionPayload, result: ToolResult) -> Record:
+    """What became of one action: `result.` when it ran, `error.` when it failed or may have run."""
+    failed = not result.ok and not result.refused
+    outcome = (
+        "done" if result.ok else "refused" if result.refused else "unknown" if result.unknown else "failed"
+    )
+    value = {
+        "action_id": action.id,
+        "tool": action.tool,
+        "outcome": outcome,
+        "arguments": {name: _cut(given) for name, given in action.arguments.items()},
+        "passage_id": order.passage_id,
+        "session_key": order.session_key,
+    }
+    if result.ok:
+        value["result"] = _cut(result.result)
+    elif result.error:
+        value["error"] = _cut(result.error)
+    return Record(
+        category="error" if failed else "result",
+        description=f"{action.tool}: {outcome}",
+        value=value,
+        trust=order.trust,
+    )
+
+
+def _cut(value: Json) -> Json:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if len(text) <= _RECEIPT_CHARS else text[: _RECEIPT_CHARS - 1] + "…"

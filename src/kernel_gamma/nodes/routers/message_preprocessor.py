@@ -21,7 +21,7 @@ from kernel_gamma.contracts.events import ParsedEvent, read_events, session_of, 
 from kernel_gamma.contracts.payloads import MessagePayload
 from kernel_gamma.contracts.trust import Trust
 from kernel_gamma.errors import Poison
-from kernel_gamma.nodes.base import BatchRule, Debounce, Node, NodePorts
+from kernel_gamma.nodes.base import BatchRule, Debounce, Node, NodePorts, most_told
 
 __all__ = ["MessagePreprocessor"]
 
@@ -42,7 +42,10 @@ class _Gathered:
 
 
 class MessagePreprocessor(Node):
-    """Parses all four forms, recognises what came twice, acknowledges, and groups."""
+    """Parses all four forms, recognises what came twice, acknowledges, and groups.
+
+    A group larger than one passage can tell becomes several files.
+    """
 
     watch = ("inbox/pending/*.json", "rhythm/triggers/*.json")
     emit = ("pipeline/message_queue/msg_*.json",)
@@ -52,6 +55,7 @@ class MessagePreprocessor(Node):
         pace, trust = ports.settings.preprocessor, ports.settings.trust
         self.debounce = Debounce(pace.debounce_sec, pace.debounce_max_sec)
         self.batch = BatchRule(max_count=_MOST)
+        self._most = most_told(ports.settings)
         self._trust_of = trust_lookup(trust.owner, trust.known, trust.web)
         self._dedupe_hours = ports.settings.inbox.dedupe_hours
         self._asked: tuple[Delivery | None, str] = (None, "")
@@ -59,7 +63,7 @@ class MessagePreprocessor(Node):
     def order_by(self, delivery: Delivery) -> str:
         """The session of the first event: an unreadable file has none and waits for nobody."""
         if self._asked[0] is not delivery:  # batch_by asks again at once
-            self._asked = (delivery, session_of(delivery.document))
+            self._asked = (delivery, session_of(delivery.document, self.ports.settings.mind))
         return self._asked[1]
 
     async def handle(self, batch: Batch) -> Outcome:
@@ -69,7 +73,11 @@ class MessagePreprocessor(Node):
                 self._read(delivery, found)
             except Poison as poison:
                 found.effects.append(DeadLetter(poison.kind, str(poison), (delivery,)))
-        messages = [_message(group, events) for group, events in found.groups.items()]
+        messages = [
+            _message(group, events[first : first + self._most])
+            for group, events in found.groups.items()
+            for first in range(0, len(events), self._most)
+        ]
         claims = [Claim(key=k, value=v, hours=self._dedupe_hours) for k, v in found.claims.items()]
         return Outcome.of(*messages, *claims, *found.effects)
 
@@ -80,6 +88,7 @@ class MessagePreprocessor(Node):
             new_id=self.ports.ids.new,
             trust_of=self._trust_of,
             inherited=delivery.trust if delivery.origin == "bus" else None,
+            mind=self.ports.settings.mind,
         )
         told = [self._place(one, delivery, found) for one in parsed]
         if delivery.queue == _INBOX and delivery.origin == "dropped":

@@ -1,0 +1,101 @@
+"""/metrics for Prometheus: requests as they are answered, the mind as its status tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.ports import Clock
+
+__all__ = ["Counting", "Metrics"]
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_GAUGES: Mapping[str, tuple[str, str]] = {
+    "oldest_pending_sec": ("kgamma_oldest_pending_seconds", "Age of the oldest file that waits"),
+    "tokens_today": ("kgamma_tokens_today", "Tokens of this local day"),
+    "budget_left": ("kgamma_budget_left_tokens", "Tokens that may still be spent today"),
+    "dead_letters": ("kgamma_dead_letters", "Files that were set aside"),
+    "running": ("kgamma_mind_running", "Whether a daemon holds the mind"),
+}
+_METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"})
+
+
+class Metrics:
+    """The numbers of one application, in a registry of its own."""
+
+    def __init__(
+        self, status: Callable[[], Mapping[str, Json]], truths: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "kgamma_http_requests", "Requests answered", ["method", "route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "kgamma_http_request_seconds",
+            "Time to the answer",
+            ["route"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.registry.register(_World(status, truths))
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self.registry)
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """Read when Prometheus asks. What cannot be read is left out, so that the rest is still told."""
+
+    status: Callable[[], Mapping[str, Json]]
+    truths: Callable[[], Mapping[str, int]]
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("kgamma_truths", "Truths stored", sum(self.truths().values()))
+        status = self.status()
+        for key, (name, sentence) in _GAUGES.items():
+            if isinstance(value := status.get(key), int | float):
+                yield GaugeMetricFamily(name, sentence, float(value))
+        queues = GaugeMetricFamily("kgamma_queue_files", "Files that wait", labels=["queue"])
+        for queue, count in (status.get("queues") or {}).items():
+            queues.add_metric([queue], count)
+        yield queues
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """ASGI: counts what is answered, also what the guard refuses."""
+
+    app: ASGIApp
+    metrics: Metrics
+    clock: Clock
+    _unknown: str = field(default="other", init=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = self.clock.monotonic(), 500
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noting)
+        finally:
+            route = getattr(scope.get("route"), "path_format", self._unknown)
+            method = scope["method"] if scope["method"] in _METHODS else self._unknown
+            self.metrics.requests.labels(method, route, str(status)).inc()
+            self.metrics.seconds.labels(route).observe(self.clock.monotonic() - began)

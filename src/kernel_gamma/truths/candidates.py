@@ -1,0 +1,251 @@
+"""From a need to the index rows worth ranking: a bounded number of them, however many there are.
+
+Per term the newest rows in which it stands, and the newest in which two of the rarest terms stand together:
+without the pairs old evidence drowns among the new. FTS5 orders nothing here but by row; scores are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import combinations
+from typing import TypedDict
+
+from kernel_gamma.contracts.truths import KEY, Level
+from kernel_gamma.truths.database import Connection
+from kernel_gamma.truths.keys import prefixes_of
+from kernel_gamma.truths.ranking import rarity
+from kernel_gamma.truths.rows import FIRST_MICROS, LAST_MICROS, SPAN, micros, row_id
+from kernel_gamma.truths.terms import MOST_QUERY_TERMS, QueryTerm
+from kernel_gamma.truths.writing import CUT, ROWS, RUNG
+
+__all__ = ["Candidates", "Scope", "collect", "scope_of"]
+
+_NEWEST = 500
+_PAIRED = 6
+_ASKED_FOR = 96
+_GLANCE = 32
+_SLACK = 1 << (SPAN + 10)
+"""About a second: a crowded millisecond reaches into the next ones. Times are compared exactly there."""
+_ENDLESS = (1 << 62) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a search looks: ids (which are times), folders, and levels of the mind's own past."""
+
+    first: int
+    last: int
+    """No record of the time lies outside; a few that lie inside are of another: `since` and `until` tell."""
+    since: int
+    until: int
+    """The time to the microsecond, inclusive."""
+    only: tuple[int, ...] | None
+    """Numbers of folders; None = all but `without`; empty = nowhere."""
+    without: tuple[int, ...]
+    levels: tuple[Level, ...] = ()
+    """Empty = any. They go with `only`."""
+    under: tuple[str, ...] = ()
+    """Key prefixes that say more than `only`, the folders they lie in; empty = `only` says it all."""
+    hidden: tuple[str, ...] = ()
+    """Asked-only prefixes with a dot in them: `without` has their numbers."""
+
+    @property
+    def sure(self) -> tuple[int, int]:
+        """Between these ids every record is of the time: a crowded millisecond does not reach so far."""
+        first = self.first + _SLACK if self.first > 0 else 0
+        return first, (self.last - _SLACK - 1 if self.last < _ENDLESS else _ENDLESS)
+
+    def narrowed(self, start: datetime, end: datetime) -> Scope:
+        """The part of it that lies in a time."""
+        since, until = max(self.since, micros(start)), min(self.until, micros(end))
+        return replace(self, **_between(since, until))
+
+    def holds(self, key: str, at: int) -> bool:
+        """Whether a record of its folders lies in it, by its key and time."""
+        return self.since <= at <= self.until and (not self.under or _lies_under(key, self.under))
+
+    @property
+    def filed(self) -> str:
+        """An FTS5 expression for all that lies in `only` and is of the levels."""
+        folders = f"cat:({' OR '.join(f'c{n}' for n in self.only or ())})"
+        return f"{folders} AND cat:({' OR '.join(self.levels)})" if self.levels else folders
+
+    def within(self, expression: str) -> str:
+        """An FTS5 expression for the terms, held to the folders."""
+        if self.only is not None:
+            return f"({expression}) AND {self.filed}"
+        if self.without:
+            return f"({expression}) NOT cat:({' OR '.join(f'c{n}' for n in self.without)})"
+        return expression
+
+
+def scope_of(
+    connection: Connection,
+    *,
+    categories: Sequence[str],
+    levels: Sequence[Level] = (),
+    asked_only: Iterable[str],
+    start: datetime | None,
+    end: datetime | None,
+) -> Scope:
+    """The scope of a search. `asked_only`: prefixes that come only when a category names them."""
+    only: tuple[int, ...] | None = None
+    without: tuple[int, ...] = ()
+    under: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    if categories:
+        only, under = _filed_under(connection, categories)
+    else:
+        rows = [(name, connection.one("prefix_by_name", name)) for name in asked_only]
+        without = tuple(row[0] for _, row in rows if row and row[1] > 0)
+        hidden = tuple(name for name, row in rows if row and row[1] > 0 and "." in name)
+    since = micros(start) if start is not None else FIRST_MICROS
+    until = micros(end) if end is not None else LAST_MICROS
+    return Scope(
+        **_between(since, until),
+        only=only,
+        without=without,
+        levels=tuple(levels),
+        under=under,
+        hidden=hidden,
+    )
+
+
+class _Times(TypedDict):
+    first: int
+    last: int
+    since: int
+    until: int
+
+
+def _between(since: int, until: int) -> _Times:
+    first = row_id(since) if since > FIRST_MICROS else 0
+    last = row_id(until) + _SLACK if until < LAST_MICROS else _ENDLESS
+    return {"first": first, "last": last, "since": since, "until": until}
+
+
+def _filed_under(
+    connection: Connection, categories: Sequence[str]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The folders that hold the categories, and their names where a folder holds more than was named."""
+    folders: dict[int, None] = {}
+    names: list[str] = []
+    more = False
+    for name in dict.fromkeys(name.rstrip(".") for name in categories):
+        if not KEY.match(name):
+            continue
+        row = connection.one("prefix_by_name", name)
+        if row is None:  # a time, or deeper than keys are filed
+            holding = prefixes_of(f"{name}.")[-1]
+            row = connection.one("prefix_by_name", holding) if holding != name else None
+            more = more or row is not None
+        if row is not None:
+            folders[row[0]] = None
+            names.append(name)
+    return tuple(folders), tuple(names) if more else ()
+
+
+def _lies_under(key: str, names: Iterable[str]) -> bool:
+    return any(f"{key}.".startswith(f"{name}.") for name in names)
+
+
+@dataclass(slots=True)
+class Candidates:
+    """What stands where."""
+
+    terms: tuple[QueryTerm, ...]
+    """Those that were looked up."""
+    weights: list[float]
+    """Of each term, by how rare it is."""
+    rows: dict[int, int] = field(default_factory=dict)
+    """Place -> bits of the terms that stand there."""
+    lengths: dict[int, int] = field(default_factory=dict)
+    cut: bool = False
+    """Some truths have several index rows."""
+    mean_length: float = 0.0
+    whole: bool = True
+    """No term stands in more rows than were looked at."""
+
+
+def collect(
+    connection: Connection, terms: Sequence[QueryTerm], scope: Scope, wished: Scope | None = None
+) -> Candidates:
+    """The rows worth ranking for these terms, at most MOST_QUERY_TERMS of which are looked up: the rarest.
+
+    `wished`: a narrower scope whose rows must be among them, however old they are.
+    """
+    made, cut = connection.one("get_meta", ROWS), connection.one("get_meta", CUT)
+    rows = max(int(made[0]) if made else 0, 1)
+    terms = _rarest(connection, terms, scope, rows)
+    found = Candidates(tuple(terms), weights=[0.0] * len(terms), cut=cut is not None)
+    full: list[bool] = []
+    for number, term in enumerate(terms):
+        oldest, taken = _take(connection, found, [number], _quoted(term), scope, _NEWEST)
+        full.append(taken >= _NEWEST)
+        holding = float(taken) if not full[-1] else _estimate(connection, rows, oldest, taken, scope)
+        found.weights[number] = rarity(rows, holding)
+    found.whole = not any(full)
+    if wished is not None and any(full):
+        for number, term in enumerate(terms):
+            if full[number]:
+                _take(connection, found, [number], _quoted(term), wished, _NEWEST)
+    rare = sorted(range(len(terms)), key=lambda number: -found.weights[number])[:_PAIRED]
+    for one, other in combinations(sorted(rare), 2):
+        if full[one] or full[other]:
+            both = f"{_quoted(terms[one])} AND {_quoted(terms[other])}"
+            _take(connection, found, [one, other], both, scope, _NEWEST)
+    if found.lengths:
+        found.mean_length = sum(found.lengths.values()) / len(found.lengths)
+    return found
+
+
+def _rarest(
+    connection: Connection, terms: Sequence[QueryTerm], scope: Scope, rows: int
+) -> Sequence[QueryTerm]:
+    """Of a long query the rarest terms, in its order; of an endless one an even sample is asked for."""
+    if len(terms) <= MOST_QUERY_TERMS:
+        return terms
+    terms = terms[:: -(-len(terms) // _ASKED_FOR)]
+    holding: list[float] = []
+    for term in terms:
+        taken = connection.all("postings", scope.within(_quoted(term)), scope.first, scope.last, _GLANCE)
+        full = len(taken) >= _GLANCE
+        holding.append(_estimate(connection, rows, taken[-1][0], len(taken), scope) if full else len(taken))
+    order = sorted(range(len(terms)), key=lambda number: holding[number] or rows)[:MOST_QUERY_TERMS]
+    return [terms[number] for number in sorted(order)]
+
+
+def _quoted(term: QueryTerm) -> str:
+    return f'text:"{term.term}"'
+
+
+def _take(
+    connection: Connection,
+    found: Candidates,
+    numbers: Sequence[int],
+    expression: str,
+    scope: Scope,
+    limit: int,
+) -> tuple[int, int]:
+    """Add the newest rows of an expression; returns the oldest id taken, and how many."""
+    bits = 0
+    for number in numbers:
+        bits |= 1 << number
+    places, lengths = found.rows, found.lengths
+    taken = connection.all("postings", scope.within(expression), scope.first, scope.last, limit)
+    for _, place, _, length in taken:
+        places[place] = places.get(place, 0) | bits
+        lengths[place] = length
+    return (taken[-1][0] if taken else 0), len(taken)
+
+
+def _estimate(connection: Connection, rows: int, oldest: int, taken: int, scope: Scope) -> float:
+    """In how many of all rows a term stands, of which the newest `taken` go back to `oldest`."""
+    (newer,) = connection.one("rungs_from", oldest) or (0,)
+    if scope.last < _ENDLESS:
+        (beyond,) = connection.one("rungs_from", scope.last) or (0,)
+        newer -= beyond
+    passed = max((newer + 0.5) * RUNG, taken)
+    return float(min(rows, taken * rows / passed))

@@ -1,0 +1,80 @@
+"""What Prometheus is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client.parser import text_string_to_metric_families
+from tests.gateway.conftest import Place
+
+
+def samples(place: Place) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    answer = place.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (one.name, tuple(sorted(one.labels.items()))): one.value
+        for family in text_string_to_metric_families(answer.text)
+        for one in family.samples
+    }
+
+
+def requests(found: dict[tuple[str, tuple[tuple[str, str], ...]], float], route: str, status: int) -> float:
+    return sum(
+        value
+        for (name, labels), value in found.items()
+        if name == "kgamma_http_requests_total"
+        and ("route", route) in labels
+        and ("status", str(status)) in labels
+    )
+
+
+def test_requests_are_counted_by_route_and_status(place: Place) -> None:
+    place.upsert("task.a", 1)
+    place.get("/api/truth/task.a")
+    place.get("/api/truth/task.b")
+    place.get("/api/truth/task.c")
+    place.get("/no/such/address")
+    place.get("/api/truths", headers={"host": "evil.example"})
+    found = samples(place)
+    assert requests(found, "/api/truth/{key}", 200) == 1
+    assert requests(found, "/api/truth/{key}", 404) == 2
+    assert requests(found, "/api/truth/upsert", 200) == 1
+    assert requests(found, "other", 404) == 1
+    assert requests(found, "other", 421) == 1
+
+
+def test_keys_and_addresses_make_no_new_series(place: Place) -> None:
+    place.get("/nothing")
+    place.http.request("ODD", "/nothing")
+    samples(place)
+    before = len(samples(place))
+    for n in range(20):
+        place.get(f"/nothing/{n}")
+        place.http.request(f"ODD{n}", "/nothing")
+    assert len(samples(place)) - before == 0
+
+
+def test_the_mind_is_told_as_its_status_has_it(serve: Callable[..., Place]) -> None:
+    status = {
+        "running": True,
+        "queues": {"inbox/pending": 3},
+        "tokens_today": 70,
+        "budget_left": None,
+        "dead_letters": 2,
+    }
+    place = serve(status=lambda: status)
+    place.upsert("task.a", 1)
+    found = samples(place)
+    assert found["kgamma_truths", ()] == 1
+    assert found["kgamma_mind_running", ()] == 1
+    assert found["kgamma_tokens_today", ()] == 70
+    assert found["kgamma_dead_letters", ()] == 2
+    assert found["kgamma_queue_files", (("queue", "inbox/pending"),)] == 3
+    assert ("kgamma_budget_left_tokens", ()) not in found
+
+
+def test_two_gateways_in_one_process_count_apart(serve: Callable[..., Place]) -> None:
+    one, other = serve("one"), serve("other")
+    one.get("/api/truths")
+    assert requests(samples(other), "/api/truths", 200) == 0
