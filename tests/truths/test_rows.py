@@ -73,7 +73,7 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
         object(),
         {"a": {1, 2}},
         b"bytes",
-        10**5000,
+        [10**5000],
     ],
 )
 def test_what_json_cannot_hold_is_refused(value: Any) -> None:

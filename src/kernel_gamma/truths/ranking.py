@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = [
     "MOST_STRENGTH",
@@ -37,7 +37,7 @@ _SELF_LOOKED_AT = 1000
 """Of all rows in which a term stands, as many of the best are ranked with their neighbours."""
 _AROUND = 200
 """Around as many of the best, rows in which no term stands are ranked too."""
-_RETURNED = 2000
+_RETURNED = 1200
 _LENGTH_WEIGHT = 0.1
 _RAISED = 1.5
 _DAMPING = 0.5
@@ -51,8 +51,7 @@ _SHORT_ROW = 50.0
 """Words. Rows of a dialogue or a log are shorter: what answers lies spread over several of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """One row in the order."""
 
     place: int

@@ -18,6 +18,8 @@ __all__ = ["MOST_LEFT_OUT", "Results", "Weighed"]
 MOST_LEFT_OUT = 200
 _EXCERPT_CHARS = 700
 _LABEL_TOKENS = 24
+_TRIED = 8
+"""Once as many results found no room, smaller ones further down are not looked for."""
 _WINDOW_CHARS = 2400
 _PLACES = 60
 
@@ -55,7 +57,7 @@ class Results:
         results: list[Found] = []
         left_out: list[tuple[str, str]] = []
         folder, shown = Folder(), list[str]()
-        left = search.token_budget
+        left, too_large = search.token_budget, 0
         for one in weighed:
             if len(results) >= search.limit:
                 if len(left_out) < MOST_LEFT_OUT and words:
@@ -73,6 +75,9 @@ class Results:
             if left is not None:
                 if found.tokens > left:
                     left_out.append((one.truth.key, "no room in the budget"))
+                    too_large += 1
+                    if too_large >= _TRIED or left < _LABEL_TOKENS:
+                        break
                     continue
                 left -= found.tokens
             results.append(found)

@@ -24,7 +24,8 @@ from kernel_gamma.truths.terms import index_terms, term_counts, word_count
 
 __all__ = ["Retrieval"]
 
-_WEIGHED = 48
+_WEIGHED = 32
+_SPARE = 16
 """Of the ranked records as many at least are read whole, weighed exactly and put in their last order."""
 _DIG = 2000
 """Past as many ranked rows near-duplicates are not looked behind any more."""
@@ -158,7 +159,7 @@ class Retrieval:
         ordered = _ordered(candidates, need)
         found: dict[int, Weighed] = {}
         folds: set[tuple[int, bool]] = set()
-        wanted = max(_WEIGHED, 2 * search.limit)
+        wanted = max(_WEIGHED, search.limit + _SPARE)
         for start in range(0, len(ordered), wanted):
             if len(found) >= wanted:
                 break

@@ -84,7 +84,8 @@ def index_terms(text: str) -> list[str]:
     """Every term by which `text` may be found, each once, in the order of its first place."""
     text = normal(text)
     if text.isascii():
-        return list(dict.fromkeys(map(_stemmed, _ASCII_WORD.findall(text))))
+        known = _stems.get
+        return list(dict.fromkeys([known(word) or _stemmed(word) for word in _ASCII_WORD.findall(text)]))
     found: dict[str, None] = {}
     for word, run, emoji in _TERM.findall(text):
         if run:
