@@ -169,7 +169,7 @@ def neighbour_share(mean_length: float) -> float:
 
 def raised(score: float) -> float:
     """A score half as high again, bent so that a share stays a share."""
-    return 1 - (1 - score) ** _RAISED if score < 1 else score * _RAISED
+    return 1 - (1 - score) ** _RAISED if score <= 1 else score * _RAISED
 
 
 def judged(score: float, relevant: int, irrelevant: int) -> float:
