@@ -15,7 +15,11 @@ from kernel_gamma.truths.self_index import SelfIndex
 from kernel_gamma.truths.store import open_truths
 
 FACTS = {
-    "en": ("Alice keeps bees on the roof of the old mill.", "I recalled it: {} I told her so.", "bees roof mill"),
+    "en": (
+        "Alice keeps bees on the roof of the old mill.",
+        "I recalled it: {} I told her so.",
+        "bees roof mill",
+    ),
     "zh": ("小梅在老磨坊的屋顶上养蜂。", "我想起来了：{} 我这样告诉了她。", "屋顶 养蜂"),
 }
 

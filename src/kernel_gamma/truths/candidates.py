@@ -6,7 +6,8 @@ without the pairs old evidence drowns among the new. FTS5 orders nothing here bu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import combinations
@@ -23,6 +24,8 @@ from kernel_gamma.truths.writing import CUT, ROWS, RUNG
 __all__ = ["Candidates", "Scope", "collect", "scope_of"]
 
 _NEWEST = 500
+_PLACED = 1000
+"""Rows whose places are looked up, of all that were taken."""
 _PAIRED = 6
 _ASKED_FOR = 96
 _GLANCE = 32
@@ -167,6 +170,8 @@ class Candidates:
     mean_length: float = 0.0
     whole: bool = True
     """No term stands in more rows than were looked at."""
+    wished: dict[int, int] = field(default_factory=dict)
+    """Of the rows those of a wished time."""
 
 
 def collect(
@@ -180,9 +185,10 @@ def collect(
     rows = max(int(made[0]) if made else 0, 1)
     terms = _rarest(connection, terms, scope, rows)
     found = Candidates(tuple(terms), weights=[0.0] * len(terms), cut=cut is not None)
+    ids: dict[int, int] = {}
     full: list[bool] = []
     for number, term in enumerate(terms):
-        oldest, taken = _take(connection, found, [number], _quoted(term), scope, _NEWEST)
+        oldest, taken = _take(connection, ids, [number], _quoted(term), scope)
         full.append(taken >= _NEWEST)
         holding = float(taken) if not full[-1] else _estimate(connection, rows, oldest, taken, scope)
         found.weights[number] = rarity(rows, holding)
@@ -190,12 +196,13 @@ def collect(
     if wished is not None and any(full):
         for number, term in enumerate(terms):
             if full[number]:
-                _take(connection, found, [number], _quoted(term), wished, _NEWEST)
+                _take(connection, ids, [number], _quoted(term), wished)
     rare = sorted(range(len(terms)), key=lambda number: -found.weights[number])[:_PAIRED]
     for one, other in combinations(sorted(rare), 2):
         if full[one] or full[other]:
             both = f"{_quoted(terms[one])} AND {_quoted(terms[other])}"
-            _take(connection, found, [one, other], both, scope, _NEWEST)
+            _take(connection, ids, [one, other], both, scope)
+    _place(connection, found, ids, wished)
     if found.lengths:
         found.mean_length = sum(found.lengths.values()) / len(found.lengths)
     return found
@@ -210,7 +217,8 @@ def _rarest(
     terms = terms[:: -(-len(terms) // _ASKED_FOR)]
     holding: list[float] = []
     for term in terms:
-        taken = connection.all("postings", scope.within(_quoted(term)), scope.first, scope.last, _GLANCE)
+        within = scope.within(_quoted(term))
+        taken = connection.all("matching_rows", within, scope.first, scope.last, _GLANCE)
         full = len(taken) >= _GLANCE
         holding.append(_estimate(connection, rows, taken[-1][0], len(taken), scope) if full else len(taken))
     order = sorted(range(len(terms)), key=lambda number: holding[number] or rows)[:MOST_QUERY_TERMS]
@@ -223,22 +231,43 @@ def _quoted(term: QueryTerm) -> str:
 
 def _take(
     connection: Connection,
-    found: Candidates,
+    ids: dict[int, int],
     numbers: Sequence[int],
     expression: str,
     scope: Scope,
-    limit: int,
 ) -> tuple[int, int]:
-    """Add the newest rows of an expression; returns the oldest id taken, and how many."""
+    """Add the newest rows of an expression to `ids` (row -> bits); returns the oldest taken, and how many."""
     bits = 0
     for number in numbers:
         bits |= 1 << number
-    places, lengths = found.rows, found.lengths
-    taken = connection.all("postings", scope.within(expression), scope.first, scope.last, limit)
-    for _, place, _, length in taken:
-        places[place] = places.get(place, 0) | bits
-        lengths[place] = length
+    taken = connection.all("matching_rows", scope.within(expression), scope.first, scope.last, _NEWEST)
+    known = ids.get
+    for (id_,) in taken:
+        ids[id_] = known(id_, 0) | bits
     return (taken[-1][0] if taken else 0), len(taken)
+
+
+def _place(connection: Connection, found: Candidates, ids: dict[int, int], wished: Scope | None) -> None:
+    """Find out where the weightiest rows stand; looking all of them up would cost more than all the rest."""
+    held: dict[int, float] = {}
+    for bits in set(ids.values()):
+        held[bits] = sum(weight for bit, weight in enumerate(found.weights) if bits >> bit & 1)
+    best = _heaviest(ids, held, _PLACED)
+    first, last = (wished.first, wished.last) if wished is not None else (1, 0)
+    inside = {id_: bits for id_, bits in ids.items() if first <= id_ <= last}
+    best.update(_heaviest(inside, held, _PLACED))
+    numbers = f"[{','.join(map(str, sorted(best)))}]"
+    for id_, place, length in connection.all("places_of_rows", numbers):
+        found.rows[place] = ids[id_]
+        found.lengths[place] = length
+        if first <= id_ <= last:
+            found.wished[place] = ids[id_]
+
+
+def _heaviest(ids: Mapping[int, int], held: Mapping[int, float], most: int) -> set[int]:
+    if len(ids) <= most:
+        return set(ids)
+    return {id_ for _, id_ in heapq.nlargest(most, [(held[bits], id_) for id_, bits in ids.items()])}
 
 
 def _estimate(connection: Connection, rows: int, oldest: int, taken: int, scope: Scope) -> float:

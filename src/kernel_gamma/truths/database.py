@@ -56,6 +56,9 @@ CREATE INDEX feedback_key ON feedback (key);
 CREATE TABLE pages (page TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE page_keys (page TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (page, key)) WITHOUT ROWID;
 CREATE INDEX page_keys_key ON page_keys (key);
+CREATE TABLE vectors (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, vector BLOB NOT NULL);
+CREATE TABLE awaited (id INTEGER PRIMARY KEY);
 """
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 __all__ = ["generated_key", "prefixes_of"]
 
 _TIMESTAMP = re.compile(r"\d{8}T\d{6}Z?|\d{4}-\d{2}-\d{2}(?:T[\d-]+Z?)?|\d{8,17}")
 _DEEPEST = 3
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def prefixes_of(key: str) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def _folders(path: str) -> tuple[str, ...]:
 
 def generated_key(category: str, timestamp: datetime, ulid: str) -> str:
     """`<category>.<UTC timestamp>.<ulid>`, as dual-channel.md has it."""
-    day, second = divmod(math.floor(timestamp.timestamp()), 86_400)
+    day, second = divmod((timestamp - _EPOCH) // timedelta(seconds=1), 86_400)
     minute, second = divmod(second, 60)
     return f"{category}.{_day(day)}T{minute // 60:02d}{minute % 60:02d}{second:02d}Z.{ulid}"
 

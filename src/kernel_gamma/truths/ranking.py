@@ -47,6 +47,8 @@ _LONGEST = 4.0
 """Times the mean length: a text that is longer still is no less about what it says."""
 MOST_STRENGTH = 1 / ((1 - _OFTEN_SHARE) + _OFTEN_SHARE / (1 + _DAMPING))
 """As strong as this is a text that says a term for ever; one that says it once, at mean length, has 1."""
+_JUDGED = 0.1
+"""Lifts what was judged relevant over what is as similar: near 1 a bent share hardly rises."""
 _SHORT_ROW = 50.0
 """Words. Rows of a dialogue or a log are shorter: what answers lies spread over several of them."""
 
@@ -119,11 +121,13 @@ def rank(
             score *= _length_factor(length, mean_length)
         ranked.append((score / asked, own != 0, place, own))
     ranked.sort(reverse=True)
-    return [Ranked(place, score, weight_of(own) / asked) for score, _, place, own in ranked[:_RETURNED]]
+    return [Ranked(place, score, known[own] / asked) for score, _, place, own in ranked[:_RETURNED]]
 
 
 def _targets(rows: Mapping[int, int], weight_of: Callable[[int], float], *, around: bool) -> Iterable[int]:
     """The places that are worth a closer look."""
+    if len(rows) <= _SELF_LOOKED_AT and not around:
+        return rows
     best = heapq.nlargest(_SELF_LOOKED_AT, [(weight_of(bits), place) for place, bits in rows.items()])
     targets: dict[int, None] = dict.fromkeys(place for _, place in best)
     if around:
@@ -175,7 +179,7 @@ def raised(score: float) -> float:
 def judged(score: float, relevant: int, irrelevant: int) -> float:
     """A score after people's judgements for such a query."""
     if relevant > irrelevant:
-        return raised(score)
+        return raised(score) + _JUDGED
     if irrelevant > relevant:
         return score * 0.5
     return score

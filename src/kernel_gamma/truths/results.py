@@ -11,7 +11,8 @@ from kernel_gamma.truths.candidates import Scope
 from kernel_gamma.truths.database import Connection
 from kernel_gamma.truths.excerpts import excerpt
 from kernel_gamma.truths.folding import Folder
-from kernel_gamma.truths.rows import found_by, moment
+from kernel_gamma.truths.keys import prefixes_of
+from kernel_gamma.truths.rows import foldable, found_by, moment
 
 __all__ = ["MOST_LEFT_OUT", "Results", "Weighed"]
 
@@ -35,6 +36,8 @@ class Weighed:
     lexical: float
     around: float
     meaning: float = 0.0
+    verdict: int = 0
+    """Of equals, what people found relevant for such a query comes first."""
 
 
 class Results:
@@ -64,9 +67,16 @@ class Results:
                     left_out.append((one.truth.key, "beyond the limit"))
                     continue
                 break
+            if left is not None and (too_large >= _TRIED or left < _LABEL_TOKENS):
+                if len(left_out) >= MOST_LEFT_OUT:
+                    break
+                left_out.append((one.truth.key, "no room in the budget"))
+                continue
             text = one.text or found_by(one.truth.key, one.truth.description, one.truth.value)
             if search.fold:
-                group, opened = folder.add(text, one.truth.timestamp, _family(one.truth))
+                group, opened = folder.add(
+                    foldable(one.truth.key, text), one.truth.timestamp, _family(one.truth)
+                )
                 if not opened:
                     left_out.append((one.truth.key, f"says the same as {shown[group]}"))
                     continue
@@ -76,8 +86,6 @@ class Results:
                 if found.tokens > left:
                     left_out.append((one.truth.key, "no room in the budget"))
                     too_large += 1
-                    if too_large >= _TRIED or left < _LABEL_TOKENS:
-                        break
                     continue
                 left -= found.tokens
             results.append(found)
@@ -138,7 +146,7 @@ def _window(text: str, words: Sequence[str]) -> str:
 
 
 def _family(truth: Truth) -> str:
-    return truth.key.rpartition(".")[0] or truth.key
+    return prefixes_of(truth.key)[-1]
 
 
 def _estimated_tokens(text: str) -> int:

@@ -32,6 +32,7 @@ _DIG = 2000
 _UNWISHED = 0.5
 _OTHER_CATEGORY = 0.9
 _MEANING = 0.4
+"""Of what words leave open, meaning the same settles so much: a share stays a share."""
 _COUNTED_EXACTLY = 1000
 _WHOLE_CHARS = 20_000
 _LEAST_AROUND = 0.25
@@ -175,7 +176,7 @@ class Retrieval:
         self._add_meanings(connection, search, need, found, meanings, terms, candidates.mean_length)
         weighed = list(found.values())
         self._adjust(connection, search, need, weighed)
-        weighed.sort(key=lambda one: (one.score, one.truth.timestamp), reverse=True)
+        weighed.sort(key=lambda one: (one.score, one.verdict, one.truth.timestamp), reverse=True)
         return weighed
 
     def _add_meanings(
@@ -189,7 +190,10 @@ class Retrieval:
         mean: float,
     ) -> None:
         """Add what means the same: to the score of what was found by words, and what has none of them."""
-        for row in connection.all("truths_by_ids", _array(meanings)) if meanings else ():
+        fresh = [truth for truth in meanings if truth not in found]
+        fresh.sort(key=lambda truth: (meanings[truth], truth), reverse=True)
+        taken = [*(truth for truth in meanings if truth in found), *fresh[: max(_WEIGHED, search.limit)]]
+        for row in connection.all("truths_by_ids", _array(taken)) if taken else ():
             one = found.get(row[0])
             if one is None:
                 truth = truth_of(row, self._clock.zone)
@@ -197,7 +201,7 @@ class Retrieval:
                     continue
                 one = found[row[0]] = _exactly(truth, row[13], Ranked(0, 0.0, 0.0), terms, mean)
             one.meaning = meanings[row[0]]
-            one.score += _MEANING * one.meaning
+            one.score += max(0.0, 1 - one.score) * _MEANING * one.meaning
 
     def _picked(
         self,
@@ -260,6 +264,7 @@ class Retrieval:
             if 2 * len(judged_terms & asked) >= len(judged_terms | asked):
                 relevant += verdict
                 irrelevant += not verdict
+        one.verdict = relevant - irrelevant
         return judged(one.score, relevant, irrelevant)
 
     def _count_similar(
@@ -344,12 +349,25 @@ def _weights(candidates: Candidates) -> list[tuple[str, float]]:
 
 
 def _ordered(candidates: Candidates, need: Need) -> list[Ranked]:
-    return rank(
-        candidates.rows,
-        candidates.lengths,
-        candidates.weights,
-        around=need.question,
-        mean_length=candidates.mean_length,
+    """The best first. Rows of a wished time are ranked by themselves too: among all they might be cut off."""
+
+    def ranked(rows: Mapping[int, int]) -> list[Ranked]:
+        return rank(
+            rows,
+            candidates.lengths,
+            candidates.weights,
+            around=need.question,
+            mean_length=candidates.mean_length,
+        )
+
+    ordered = ranked(candidates.rows)
+    if not candidates.wished:
+        return ordered
+    best = {row.place: row for row in (*ranked(candidates.wished), *ordered)}
+    return sorted(
+        best.values(),
+        key=lambda row: row.score * (1.0 if row.place in candidates.wished else _UNWISHED),
+        reverse=True,
     )
 
 

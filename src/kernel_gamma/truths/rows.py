@@ -21,6 +21,7 @@ __all__ = [
     "decode_value",
     "encode_value",
     "fold_key",
+    "foldable",
     "found_by",
     "micros",
     "moment",
@@ -51,6 +52,7 @@ _CHANGING = re.compile(
     r"( (?:status|code|errno|exit|signal|http) \d{1,5}(?= ))"
     r"| \d[^ ]*| (?=[a-f]*\d)[0-9a-f]{8,}(?= )"
 )
+_NUMBERED = re.compile("[0-9a-f]*[0-9][0-9a-f]*")
 _TIMELIKE = re.compile(r"\d{8}T\d{6}Z?|[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{16,}|\d{8,}")
 
 
@@ -125,6 +127,14 @@ def found_by(key: str, description: str, value: Json) -> str:
     if "." in key and not _TIMELIKE.fullmatch(last):
         named = f"{named} {last}"
     return f"{text}\n{named}" if named else text
+
+
+def foldable(key: str, text: str) -> str:
+    """What `found_by` gave, as it is compared with other records: what only numbers a key is taken out."""
+    last = key.rpartition(".")[2]
+    if not _NUMBERED.search(last) or not text.endswith(last) or category_of(key) in SELF_CATEGORIES:
+        return text
+    return text.removesuffix(last) + _NUMBERED.sub("", last)
 
 
 @lru_cache(maxsize=4096)

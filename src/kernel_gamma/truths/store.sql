@@ -245,10 +245,13 @@ SELECT count(*) FROM (
     AND t.id BETWEEN ?2 AND ?3 AND t.at BETWEEN ?4 AND ?5
     AND (?6 = '[]' OR t.level IN (SELECT value FROM json_each(?6))) LIMIT ?7);
 
--- name: postings
+-- name: matching_rows
 -- The newest index rows that match an expression, within a time.
-SELECT words.rowid, s.place, s.part, s.length FROM words JOIN snippets s ON s.id = words.rowid
-WHERE words MATCH ?1 AND words.rowid BETWEEN ?2 AND ?3 ORDER BY words.rowid DESC LIMIT ?4;
+SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?;
+
+-- name: places_of_rows
+-- Where some index rows (a JSON array) stand among their neighbours, and how long they are.
+SELECT s.id, s.place, s.length FROM json_each(?) AS j JOIN snippets s ON s.id = j.value;
 
 -- name: count_matches
 -- How many index rows match an expression within a time, counted to a bound.
@@ -319,3 +322,83 @@ SELECT page FROM page_keys WHERE key = ?;
 -- name: keys_of_category
 -- Some keys of a category and their times.
 SELECT key, at FROM truths WHERE category = ? LIMIT ?;
+
+-- name: drop_meta
+-- A fact about the store holds no more.
+DELETE FROM meta WHERE name = ?;
+
+-- name: await_row
+-- An index row is to get a vector.
+INSERT OR IGNORE INTO awaited (id) VALUES (?);
+
+-- name: await_rows
+-- The newest index rows, but those of some folders (a JSON array), are to get vectors.
+INSERT OR IGNORE INTO awaited (id) SELECT id FROM snippets
+WHERE place >> 36 NOT IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?;
+
+-- name: await_row_no_more
+-- An index row has its vector.
+DELETE FROM awaited WHERE id = ?;
+
+-- name: await_rows_within_no_more
+-- The index rows of one truth go.
+DELETE FROM awaited WHERE id BETWEEN ? AND ?;
+
+-- name: await_rows_no_more_before
+-- What is older gets no vectors.
+DELETE FROM awaited WHERE id < ?;
+
+-- name: clear_awaited
+-- No row is to get a vector.
+DELETE FROM awaited;
+
+-- name: awaited_rows
+-- The newest index rows without a vector, and the truths whose they are.
+SELECT s.id, s.place, s.part, t.id, t.key, t.description, t.value, t.snippets, t.version, t.written
+FROM awaited a JOIN snippets s ON s.id = a.id JOIN truths t ON t.id = s.id - s.part
+ORDER BY a.id DESC LIMIT ?;
+
+-- name: rows_awaited
+-- Of some index rows (a JSON array) those that still wait for a vector, and what they are of.
+SELECT a.id, t.id, t.key, t.version, t.written FROM json_each(?) AS j JOIN awaited a ON a.id = j.value
+JOIN snippets s ON s.id = a.id JOIN truths t ON t.id = s.id - s.part;
+
+-- name: texts_at_places
+-- The index rows at some places (a JSON array), and the truths whose they are.
+SELECT s.place, s.part, t.id, t.key, t.description, t.value, t.snippets FROM json_each(?) AS j
+JOIN snippets s ON s.place = j.value JOIN truths t ON t.id = s.id - s.part;
+
+-- name: add_vector
+-- The vector of an index row; it gets a new number even where there was one.
+INSERT OR REPLACE INTO vectors (id, vector) VALUES (?, ?);
+
+-- name: vectors_after
+-- Vectors made after the one with this number, in order, and where their rows stand.
+SELECT v.seq, v.id, s.place, v.vector FROM vectors v JOIN snippets s ON s.id = v.id
+WHERE v.seq > ? ORDER BY v.seq;
+
+-- name: newest_vector
+-- Of the rows with vectors the one that comes after so many newer ones.
+SELECT id FROM vectors ORDER BY id DESC LIMIT 1 OFFSET ?;
+
+-- name: drop_vectors
+-- The index rows of one truth go.
+DELETE FROM vectors WHERE id BETWEEN ? AND ?;
+
+-- name: drop_vectors_before
+-- What is older needs none.
+DELETE FROM vectors WHERE id < ?;
+
+-- name: clear_vectors
+-- They are to be made anew.
+DELETE FROM vectors;
+
+-- name: encoded_rows
+-- Of some index rows (a JSON array) those that stand and have a vector, with the numbers of their truths.
+SELECT s.id, s.id - s.part FROM json_each(?) AS j JOIN vectors v ON v.id = j.value
+JOIN snippets s ON s.id = j.value;
+
+-- name: folders_under
+-- Some folders (a JSON array of their numbers) and all that lie in them.
+SELECT c.id FROM json_each(?) AS j JOIN prefixes p ON p.id = j.value
+JOIN prefixes c ON c.name = p.name OR (c.name > p.name || '.' AND c.name < p.name || '/');

@@ -27,6 +27,7 @@ from kernel_gamma.truths.rows import (
     decode_value,
     encode_value,
     fold_key,
+    foldable,
     found_by,
     micros,
     moment,
@@ -35,7 +36,7 @@ from kernel_gamma.truths.rows import (
 )
 from kernel_gamma.truths.terms import index_terms, word_count
 
-__all__ = ["CUT", "PLACE_BITS", "ROWS", "RUNG", "Limits", "Writing"]
+__all__ = ["CUT", "ENCODER", "PLACE_BITS", "ROWS", "RUNG", "Limits", "Writing", "row_texts"]
 
 PLACE_BITS = 36
 """A place is a folder's number and, in so many bits, the number of the row within it."""
@@ -51,7 +52,9 @@ RUNG = 1024
 """Of as many index rows one is remembered by its id: the ladder tells how many rows lie behind an id."""
 ROWS = "index rows"
 CUT = "cut truths"
-"""Facts about the store: how many index rows were ever made; whether any truth has more than one."""
+ENCODER = "encoder"
+"""Facts about the store: how many index rows were ever made; whether any truth has more than one; whose
+vectors it holds, if rows are to get vectors at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,9 @@ class Writing:
         self._snippets: list[Row] = []
         self._words: list[Row] = []
         self._rungs: list[Row] = []
+        self._awaited: list[Row] = []
+        encoding = connection.one("get_meta", ENCODER) is not None
+        self._unencoded = retention.asked_only() if encoding else None
         self._waiting: set[str] = set()
         self._rows = int((connection.one("get_meta", ROWS) or (0,))[0])
         self._cut = False
@@ -184,7 +190,10 @@ class Writing:
         for number, words in enumerate(rows):
             self._db.run("drop_words", first + number, *words[:3])
         self._rows -= snippets
-        self._db.run("drop_snippets", first, first + snippets - 1)
+        rows_of_it = first, first + snippets - 1
+        self._db.run("drop_snippets", *rows_of_it)
+        self._db.run("drop_vectors", *rows_of_it)
+        self._db.run("await_rows_within_no_more", *rows_of_it)
         self._db.run("drop_truth", first)
         for name in prefixes_of(key):
             self._folder(name).truths -= 1
@@ -199,19 +208,29 @@ class Writing:
         link = self._link_to(key, version, description, at, value, first)
         folder = self._folder(names[-1])
         self._seat(folder, at // 1000)
-        self._index(first, rows, folder)
+        self._index(first, rows, folder, names)
         for name in names:
             self._folder(name).truths += 1
         category = self._folder(names[0]).id
         self._truths.append(
             (
                 first, key, category, description, value, at, self._now, version, int(locked), new.trust,
-                new.level, link, len(rows), fold_key(" ".join(row[0] for row in rows), names[-1]),
+                new.level, link, len(rows), self._fold(key, text, rows, names[-1]),
             )
         )  # fmt: skip
         self._waiting.add(key)
 
-    def _index(self, first: int, rows: Sequence[tuple[str, str, str, int]], folder: _Folder) -> None:
+    def _fold(self, key: str, text: str, rows: Sequence[tuple[str, str, str, int]], family: str) -> int:
+        compared = foldable(key, text)
+        if compared is text:
+            return fold_key(" ".join(row[0] for row in rows), family)
+        return fold_key(" ".join(index_terms(compared)), family)
+
+    def _index(
+        self, first: int, rows: Sequence[tuple[str, str, str, int]], folder: _Folder, names: Sequence[str]
+    ) -> None:
+        if self._unencoded is not None and self._unencoded.isdisjoint(names):
+            self._awaited.extend((first + part,) for part in range(len(rows)))
         for part, (text, who, cat, length) in enumerate(rows):
             folder.last_seq += 1
             self._snippets.append((first + part, folder.id << PLACE_BITS | folder.last_seq, part, length))
@@ -227,17 +246,13 @@ class Writing:
 
         There are ids for `most` of them: what is beyond is one long last row.
         """
-        pieces: Sequence[str] = (text,)
-        if len(text) > 2 * _LONG_WORDS and word_count(text) > _LONG_WORDS:
-            pieces = cut_snippets(text) or pieces
-            self._cut = True
+        pieces = row_texts(text, most)
+        self._cut = self._cut or len(pieces) > 1
         who = who_of(value)
         said = " ".join(index_terms(who)) if who else ""
         folders = " ".join(f"c{self._folder(name).id}" for name in prefixes_of(key))
         if level is not None:
             folders += f" {level}"
-        if len(pieces) > most:
-            pieces = [*pieces[: most - 1], "\n".join(pieces[most - 1 :])]
         return [(" ".join(index_terms(piece)), said, folders, word_count(piece)) for piece in pieces]
 
     def _seat(self, folder: _Folder, ms: int) -> None:
@@ -296,7 +311,9 @@ class Writing:
         self._db.run_many("add_snippet", self._snippets)
         self._db.run_many("add_words", self._words)
         self._db.run_many("add_rung", self._rungs)
-        for waiting in (self._truths, self._links, self._snippets, self._words, self._rungs):
+        self._db.run_many("await_row", self._awaited)
+        lists = (self._truths, self._links, self._snippets, self._words, self._rungs, self._awaited)
+        for waiting in lists:
             waiting.clear()
         self._waiting.clear()
 
@@ -318,6 +335,8 @@ class Writing:
         self._db.run("clear_snippets")
         self._db.run("clear_prefixes")
         self._db.run("clear_ladder")
+        self._db.run("clear_vectors")
+        self._db.run("clear_awaited")
         self._rows = 0
         self._folders.clear()
         done, after = 0, -1
@@ -339,6 +358,19 @@ class Writing:
         names = prefixes_of(key)
         folder = self._folder(names[-1])
         self._seat(folder, at // 1000)
-        self._index(first, rows, folder)
+        self._index(first, rows, folder, names)
         for name in names:
             self._folder(name).truths += 1
+
+
+def row_texts(text: str, most: int = _ID_MASK) -> Sequence[str]:
+    """What each index row of a truth says, of the text by which it is found: a long one is cut.
+
+    There are ids for `most` of them: what is beyond is one long last row.
+    """
+    pieces: Sequence[str] = (text,)
+    if len(text) > 2 * _LONG_WORDS and word_count(text) > _LONG_WORDS:
+        pieces = cut_snippets(text) or pieces
+    if len(pieces) > most:
+        pieces = [*pieces[: most - 1], "\n".join(pieces[most - 1 :])]
+    return pieces
