@@ -25,7 +25,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernel_gamma.truths.vectors import embedded
 
 from benchmarks.question_sets import Document, QuestionSet, load_jsonl, load_squad
 from kernel_gamma.contracts.truths import NewTruth, Search
@@ -39,9 +38,9 @@ BUDGETS = (500, 1000, 2000)
 COLUMNS = ("R@5", "R@10", "R@20", "MRR", *(f"in {budget}" for budget in BUDGETS), "ms p50")
 
 
-def store_of(documents: Sequence[Document], folder: Path, *, encoder: bool) -> SqliteTruths:
+def store_of(documents: Sequence[Document], folder: Path) -> SqliteTruths:
     """Our store with the documents in it."""
-    store = open_truths(folder / "memory.db", SystemClock("UTC"), semantic=embedded() if encoder else None)
+    store = open_truths(folder / "memory.db", SystemClock("UTC"))
     for start in range(0, len(documents), 2000):
         store.upsert_many(
             [
@@ -144,7 +143,7 @@ def hidden_among(questions: QuestionSet, count: int) -> list[Document]:
     ]
 
 
-def report(questions: QuestionSet, *, noise: int, sample: int, encoder: bool) -> None:
+def report(questions: QuestionSet, *, noise: int, sample: int) -> None:
     documents = [*questions.documents, *(hidden_among(questions, noise) if noise else [])]
     tokens = Tokens()
     tokens.load()
@@ -158,23 +157,13 @@ def report(questions: QuestionSet, *, noise: int, sample: int, encoder: bool) ->
         ("bm25s", bm25s_engine(documents)),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        store = store_of(documents, Path(folder), encoder=False)
+        store = store_of(documents, Path(folder))
         engines.append(("ours, words alone", ours(store, documents)))
         for name, engine in engines:
             if engine is not None:
                 *shares, milliseconds = measure(engine, questions, texts, sample)
                 print(f"| {name} | " + " | ".join(f"{x:.1f}" for x in shares) + f" | {milliseconds:.1f} |")
         store.close()
-    if encoder:
-        with tempfile.TemporaryDirectory() as folder:
-            store = store_of(documents, Path(folder), encoder=True)
-            *shares, milliseconds = measure(ours(store, documents), questions, texts, sample)
-            print(
-                "| ours with the encoder | "
-                + " | ".join(f"{x:.1f}" for x in shares)
-                + f" | {milliseconds:.1f} |"
-            )
-            store.close()
 
 
 def main() -> None:
@@ -187,13 +176,12 @@ def main() -> None:
     )
     parser.add_argument("--hidden-among", type=int, default=0, metavar="N")
     parser.add_argument("--sample", type=int, default=0, help="ask so many questions of each set; 0 = all")
-    parser.add_argument("--encoder", action="store_true", help="with the embedded encoder too (an extra)")
     options = parser.parse_args()
     sets = [load_squad(path) for path in options.squad] + [load_jsonl(*pair) for pair in options.jsonl]
     if not sets:
         parser.error("give --squad FILE or --jsonl CORPUS QUERIES: no set is shipped with the project")
     for questions in sets:
-        report(questions, noise=options.hidden_among, sample=options.sample, encoder=options.encoder)
+        report(questions, noise=options.hidden_among, sample=options.sample)
 
 
 if __name__ == "__main__":

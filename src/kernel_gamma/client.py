@@ -123,9 +123,10 @@ class Client:
 
     # ---- truths
 
-    def get(self, key: str) -> Item | None:
-        """The newest version; None when there is none."""
-        answer = self._ask("GET", f"/api/truth/{_segment(key)}", absent=True)
+    def get(self, key: str, version: int | None = None) -> Item | None:
+        """The newest version, or the one asked for; None when there is none."""
+        asked = "" if version is None else f"?version={version:d}"
+        answer = self._ask("GET", f"/api/truth/{_segment(key)}{asked}", absent=True)
         return None if answer is None else _read(Item, answer.json())
 
     def put(
@@ -180,7 +181,7 @@ class Client:
         """Search. Naive times are the mind's local time; both ends belong to the range."""
         document = {
             "query": query,
-            "categories": list(categories),
+            "categories": [categories] if isinstance(categories, str) else list(categories),
             "start_time": _written(start_time),
             "end_time": _written(end_time),
             "limit": limit,

@@ -749,3 +749,18 @@ def test_a_search_is_what_a_walk_over_all_records_finds(
     assert set(keys(found)) == expected
     assert found.total == len(expected)
     store.close()
+
+
+@pytest.mark.parametrize("query", ["what happened today", "今天发生了什么", "今天发生了什么事"])
+def test_what_happened_in_a_time_lists_that_time(store: SqliteTruths, query: str) -> None:
+    store.upsert(NewTruth(key="incident.disk", value="the disk is full", timestamp=START))
+    store.upsert(NewTruth(key="incident.old", value="old", timestamp=START - timedelta(days=9)))
+    assert keys(find(store, query)) == ["incident.disk"]
+
+
+def test_a_category_counts_the_key_of_its_very_name(store: SqliteTruths) -> None:
+    for key in ("incident.disk", "incident.disk.full", "incident.net"):
+        store.upsert(NewTruth(key=key, value="the disk"))
+    found = find(store, "disk", categories=["incident.disk"])
+    assert sorted(keys(found)) == ["incident.disk", "incident.disk.full"]
+    assert found.total == 2

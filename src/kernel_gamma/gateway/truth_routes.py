@@ -32,6 +32,7 @@ __all__ = ["add_truth_routes"]
 _ENDPOINTS = RESERVED_KEYS | {"upsert", "feedback", "category"}
 """Keys that could not be read back, because an endpoint has their address."""
 _ONE_TAG = re.compile(r'\s*"(\d{1,15})"\s*')
+_MOST_VERSIONS = 2**31
 _TAGS = re.compile(r'(?:W/)?"[^"]*"')
 
 
@@ -275,11 +276,15 @@ def _add_single(router: APIRouter, ports: GatewayPorts, lanes: Lanes) -> None:
         return JsonAnswer(truth_list(len(found), page.limit, page.offset, shown))
 
     @router.get("/api/truth/{key:truth_key}", **answers)
-    async def get_truth(key: _Key, if_none_match: _IfNoneMatch = None) -> Response:
-        """One truth by its key."""
-        truth = await lanes.read(ports.truths.get, key)
+    async def get_truth(
+        key: _Key,
+        version: Annotated[int | None, Query(ge=1, le=_MOST_VERSIONS)] = None,
+        if_none_match: _IfNoneMatch = None,
+    ) -> Response:
+        """One truth by its key; its newest version, or the one asked for."""
+        truth = await lanes.read(ports.truths.get, key, version)
         if truth is None:
-            raise _none(key)
+            raise _none(key if version is None else f"{key} of version {version}")
         headers = {"ETag": _etag(truth)}
         if if_none_match is not None and _matches(if_none_match, truth):
             return Response(None, 304, headers)

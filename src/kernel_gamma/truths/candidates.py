@@ -147,7 +147,13 @@ def _filed_under(
         if row is not None:
             folders[row[0]] = None
             names.append(name)
-    return tuple(folders), tuple(names) if more else ()
+        if "." in name and connection.one("standing", name) is not None:  # a key of that very name
+            itself = connection.one("prefix_by_name", prefixes_of(name)[-1])
+            if itself is not None:
+                folders[itself[0]] = None
+                names.append(name)
+                more = True
+    return tuple(folders), tuple(dict.fromkeys(names)) if more else ()
 
 
 def _lies_under(key: str, names: Iterable[str]) -> bool:

@@ -49,7 +49,9 @@ class Need:
 def need_of(search: Search, now: datetime) -> Need:
     """Parse a search; `now` is aware, in the mind's zone."""
     times = find_times(search.query, now)
-    terms = tuple(query_terms(times.rest))
+    # "what happened yesterday" asks for a time and nothing else
+    timeless = times.start is None and times.end is None
+    terms = tuple(query_terms(times.rest, alone=timeless))
     start, end, wished = search.start, search.end, None
     if times.start is not None or times.end is not None:
         first = times.start or datetime.min.replace(tzinfo=now.tzinfo)

@@ -125,7 +125,7 @@ def found_by(key: str, description: str, value: Json) -> str:
     named = _named(key.rpartition(".")[0])
     last = key.rpartition(".")[2]
     if "." in key and not _TIMELIKE.fullmatch(last):
-        named = f"{named} {last}"
+        named = f"{named} {last}".strip()
     return f"{text}\n{named}" if named else text
 
 

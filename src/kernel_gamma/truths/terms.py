@@ -44,6 +44,7 @@ _MOST_QUERY_CHARS = 4000
 MOST_QUERY_TERMS = 24
 
 _STOPPED = """
+happen happened happening happens
 a about above after again all also am an and any are as at be because been before being below between
 both but by can could did do does doing done down during each few for from further had has have having
 he her here hers him his how i if in into is it its itself just me more most my myself no nor not of off
@@ -54,7 +55,7 @@ wasn aren weren hasn haven hadn won wouldn couldn shouldn
 """
 _STOP_WORDS = frozenset(_STOPPED.split())
 _QUESTION_SIGNS = re.compile(
-    "为什么|為什麼|什么时候|什么|什麼|怎么样|怎么办|怎么|怎麼|怎样|如何|哪里|哪裡|哪儿|哪个|哪些|哪|多少|是不是|有没有|是否|请问|"
+    "发生了什么事|发生了什么|发生什么|發生了什麼|出了什么事|有什么事|为什么|為什麼|什么时候|什么|什麼|怎么样|怎么办|怎么|怎麼|怎样|如何|哪里|哪裡|哪儿|哪个|哪些|哪|多少|是不是|有没有|是否|请问|"
     "(?:[的了吗嗎呢吧啊呀么]+)$"
 )
 _ALONE_DROPPED = frozenset("的了吗呢吧啊呀么是在有和与或我你他她它这那就都也还又很不被把从对向给让到个")
@@ -111,9 +112,10 @@ def term_counts(text: str) -> dict[str, int]:
     return found
 
 
-def query_terms(query: str) -> list[QueryTerm]:
+def query_terms(query: str, *, alone: bool = True) -> list[QueryTerm]:
     """What a query asks for, each term once. Stop words and question words ask for nothing, unless the
-    query holds nothing else. Of a very long query the first few thousand characters are read."""
+    query holds nothing else (`alone`: they are asked for then). Of a very long query the first few thousand
+    characters are read."""
     text = normal(query[:_MOST_QUERY_CHARS])
     found: dict[str, str] = {}
     plain: dict[str, str] = {}
@@ -127,7 +129,7 @@ def query_terms(query: str) -> list[QueryTerm]:
             found.update((sign, sign) for sign in _run_terms(_QUESTION_SIGNS.split(run)))
         else:
             found.setdefault(emoji, emoji)
-    return [QueryTerm(term, written) for term, written in (found or plain).items()]
+    return [QueryTerm(term, written) for term, written in (found or (plain if alone else {})).items()]
 
 
 def word_count(text: str) -> int:
