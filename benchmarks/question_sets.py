@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-__all__ = ["Document", "Question", "QuestionSet", "load_jsonl", "load_squad"]
+__all__ = ["Document", "Question", "QuestionSet", "load_cross", "load_jsonl", "load_squad"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,17 @@ def load_squad(path: Path) -> QuestionSet:
             for question in paragraph["qas"]:
                 found.questions.append(Question(question["question"], frozenset([id_])))
     return found
+
+
+def load_cross(questions: Path, paragraphs: Path) -> QuestionSet:
+    """The questions of one SQuAD-style file on the paragraphs of another that says the same in its language.
+
+    ValueError when they do not go together.
+    """
+    asked, answering = load_squad(questions), load_squad(paragraphs)
+    if [one.id for one in asked.documents] != [one.id for one in answering.documents]:
+        raise ValueError(f"{questions} and {paragraphs} have other articles or paragraphs")
+    return QuestionSet(f"{asked.name} on {answering.name}", answering.documents, asked.questions)
 
 
 def load_jsonl(corpus: Path, queries: Path) -> QuestionSet:

@@ -3,10 +3,12 @@
     python benchmarks/retrieval.py --squad FILE [FILE ...]
     python benchmarks/retrieval.py --jsonl CORPUS QUERIES
     python benchmarks/retrieval.py --squad FILE --hidden-among 100000   # among as many other rows
+    python benchmarks/retrieval.py --cross QUESTIONS PARAGRAPHS --encoder   # two SQuAD files of one content
 
 SQuAD-style files in any language, or JSONL: see benchmarks/question_sets.py. Printed for each set: recall
 at 5, 10 and 20 rows, mean reciprocal rank, and recall within 500, 1,000 and 2,000 tokens of text, which is
-what a prompt cares for. bm25s is left out when it is not installed.
+what a prompt cares for. bm25s is left out when it is not installed. --encoder measures with vectors too: it
+needs the extra `encoder`.
 """
 
 from __future__ import annotations
@@ -25,12 +27,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-
-from benchmarks.question_sets import Document, QuestionSet, load_jsonl, load_squad
+from benchmarks.question_sets import Document, QuestionSet, load_cross, load_jsonl, load_squad
 from kernel_gamma.contracts.truths import NewTruth, Search
 from kernel_gamma.model.tokens import Tokens
 from kernel_gamma.rhythm.clock import SystemClock
+from kernel_gamma.truths.encoders import EmbeddedEncoder
 from kernel_gamma.truths.store import SqliteTruths, open_truths
+from kernel_gamma.truths.vectors import Vectors
 
 Engine = Callable[[str], list[str]]
 DEPTH = 50
@@ -38,9 +41,10 @@ BUDGETS = (500, 1000, 2000)
 COLUMNS = ("R@5", "R@10", "R@20", "MRR", *(f"in {budget}" for budget in BUDGETS), "ms p50")
 
 
-def store_of(documents: Sequence[Document], folder: Path) -> SqliteTruths:
-    """Our store with the documents in it."""
-    store = open_truths(folder / "memory.db", SystemClock("UTC"))
+def store_of(documents: Sequence[Document], folder: Path, *, encoder: bool) -> SqliteTruths:
+    """Our store with the documents in it, and a vector for each row where an encoder is wanted."""
+    vectors = Vectors(EmbeddedEncoder()) if encoder else None
+    store = open_truths(folder / "memory.db", SystemClock("UTC"), semantic=vectors)
     for start in range(0, len(documents), 2000):
         store.upsert_many(
             [
@@ -52,6 +56,8 @@ def store_of(documents: Sequence[Document], folder: Path) -> SqliteTruths:
                 for one in documents[start : start + 2000]
             ]
         )
+    while vectors is not None and vectors.fill(store.database, 256):
+        pass
     return store
 
 
@@ -143,7 +149,7 @@ def hidden_among(questions: QuestionSet, count: int) -> list[Document]:
     ]
 
 
-def report(questions: QuestionSet, *, noise: int, sample: int) -> None:
+def report(questions: QuestionSet, *, noise: int, sample: int, encoder: bool) -> None:
     documents = [*questions.documents, *(hidden_among(questions, noise) if noise else [])]
     tokens = Tokens()
     tokens.load()
@@ -157,13 +163,23 @@ def report(questions: QuestionSet, *, noise: int, sample: int) -> None:
         ("bm25s", bm25s_engine(documents)),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        store = store_of(documents, Path(folder))
+        store = store_of(documents, Path(folder), encoder=False)
         engines.append(("ours, words alone", ours(store, documents)))
         for name, engine in engines:
             if engine is not None:
                 *shares, milliseconds = measure(engine, questions, texts, sample)
                 print(f"| {name} | " + " | ".join(f"{x:.1f}" for x in shares) + f" | {milliseconds:.1f} |")
         store.close()
+    if encoder:
+        with tempfile.TemporaryDirectory() as folder:
+            store = store_of(documents, Path(folder), encoder=True)
+            *shares, milliseconds = measure(ours(store, documents), questions, texts, sample)
+            print(
+                "| ours with the encoder | "
+                + " | ".join(f"{x:.1f}" for x in shares)
+                + f" | {milliseconds:.1f} |"
+            )
+            store.close()
 
 
 def main() -> None:
@@ -174,14 +190,25 @@ def main() -> None:
     parser.add_argument(
         "--jsonl", nargs=2, type=Path, action="append", default=[], metavar=("CORPUS", "QUERIES")
     )
+    parser.add_argument(
+        "--cross",
+        nargs=2,
+        type=Path,
+        action="append",
+        default=[],
+        metavar=("QUESTIONS", "PARAGRAPHS"),
+        help="the questions of one SQuAD file on the paragraphs of another, in the same order",
+    )
     parser.add_argument("--hidden-among", type=int, default=0, metavar="N")
     parser.add_argument("--sample", type=int, default=0, help="ask so many questions of each set; 0 = all")
+    parser.add_argument("--encoder", action="store_true", help="with the embedded encoder too (an extra)")
     options = parser.parse_args()
     sets = [load_squad(path) for path in options.squad] + [load_jsonl(*pair) for pair in options.jsonl]
+    sets += [load_cross(*pair) for pair in options.cross]
     if not sets:
-        parser.error("give --squad FILE or --jsonl CORPUS QUERIES: no set is shipped with the project")
+        parser.error("give --squad, --jsonl or --cross with their files: no set is shipped with the project")
     for questions in sets:
-        report(questions, noise=options.hidden_among, sample=options.sample)
+        report(questions, noise=options.hidden_among, sample=options.sample, encoder=options.encoder)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ _UNWISHED = 0.5
 _OTHER_CATEGORY = 0.9
 _MEANING = 0.4
 """Of what words leave open, meaning the same settles so much: a share stays a share."""
+_MEANT = 24
+"""Of records without a word of the query as many at least are weighed."""
 _COUNTED_EXACTLY = 1000
 _WHOLE_CHARS = 20_000
 _LEAST_AROUND = 0.25
@@ -192,7 +194,7 @@ class Retrieval:
         """Add what means the same: to the score of what was found by words, and what has none of them."""
         fresh = [truth for truth in meanings if truth not in found]
         fresh.sort(key=lambda truth: (meanings[truth], truth), reverse=True)
-        taken = [*(truth for truth in meanings if truth in found), *fresh[: max(_WEIGHED, search.limit)]]
+        taken = [*(truth for truth in meanings if truth in found), *fresh[: max(_MEANT, search.limit)]]
         for row in connection.all("truths_by_ids", _array(taken)) if taken else ():
             one = found.get(row[0])
             if one is None:
