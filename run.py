@@ -283,7 +283,8 @@ def become(checkout: Checkout, start: Start) -> None:
     if start.in_checkout:
         os.chdir(checkout.root)
     sys.stdout.flush()
-    os.environ[COMMAND_VARIABLE] = as_called(sys.orig_argv[0], sys.argv[0])
+    if start.argv[0] == "kgamma":  # the tests are no command with hints, and hand their environment on
+        os.environ[COMMAND_VARIABLE] = as_called(sys.orig_argv[0], sys.argv[0])
     os.execv(program, [program, *start.argv[1:]])
 
 

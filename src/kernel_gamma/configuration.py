@@ -49,7 +49,9 @@ __all__ = [
 
 PREFIX = "KGAMMA_"
 HOME_VARIABLE = "KGAMMA_HOME"
-_NO_SETTINGS = frozenset({HOME_VARIABLE, str(GatewaySettings.model_fields["token_env"].default)})
+_NO_SETTINGS = frozenset(
+    {HOME_VARIABLE, "KGAMMA_COMMAND", str(GatewaySettings.model_fields["token_env"].default)}
+)
 """Variables of ours that stand for no setting."""
 
 
