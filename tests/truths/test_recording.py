@@ -27,6 +27,7 @@ from kernel_gamma.mind import Mind
 from kernel_gamma.settings import Settings
 from kernel_gamma.truths.recording import TruthRecorder
 from kernel_gamma.truths.store import open_truths
+from kernel_gamma.truths.writing import Limits
 
 RECEIPTS = ("task", "result", "error")
 
@@ -90,8 +91,7 @@ def receipts(data: Path) -> dict[str, tuple[str, int]]:
 def test_a_receipt_stands_exactly_once_whenever_the_process_dies(
     tmp_path: Path, nursery: Nursery, step: str
 ) -> None:
-    if step.partition(":")[0] not in STEPS:
-        pytest.skip(f"{step}: bus/steps.py does not list it")
+    assert step.partition(":")[0] in STEPS
     home = make_home(tmp_path)
     furnish(home)
     dropper = Dropper(home)
@@ -154,4 +154,37 @@ def test_a_receipt_that_can_never_be_written_says_why(tmp_path: Path) -> None:
     recorder.record(NewTruth(key="no key", value=1))
     with pytest.raises(BadTruth, match="key"):
         recorder.flush()
+    store.close()
+
+
+def test_one_receipt_that_cannot_be_kept_holds_up_no_other(tmp_path: Path) -> None:
+    store = open_truths(tmp_path / "memory.db", FakeClock())
+    recorder = TruthRecorder(store)
+    deep: object = "end"
+    for _ in range(400):
+        deep = [deep]
+    recorder.record(NewTruth(key="task.before", value="a"))
+    recorder.record(NewTruth(key="task.bad", value=deep))
+    recorder.record(NewTruth(key="task.after", value="b"))
+    recorder.flush()
+    recorder.record(NewTruth(key="task.later", value="c"))
+    recorder.flush()
+    assert sorted(truth.key for truth in store.each("task")) == [
+        "task.after",
+        "task.bad",
+        "task.before",
+        "task.later",
+    ]
+    refused = store.get("task.bad")
+    assert refused is not None and "too deep" in refused.value["refused"]
+    store.close()
+
+
+def test_a_small_limit_for_requests_is_none_for_receipts(tmp_path: Path) -> None:
+    store = open_truths(tmp_path / "memory.db", FakeClock(), limits=Limits(value_bytes=1024))
+    recorder = TruthRecorder(store)
+    recorder.record(NewTruth(key="task.long", value={"text": "磁盘已满" * 1000}))
+    recorder.flush()
+    kept = store.get("task.long")
+    assert kept is not None and kept.value["text"] == "磁盘已满" * 1000
     store.close()

@@ -31,6 +31,7 @@ STEPS: dict[str, str] = {
     "apply.plain.after": "an ack or a reason stands",
     "apply.move.before": "an input is about to leave its queue",
     "apply.move.after": "an input is in done/ or dead_letter/",
+    "records.flushed": "what commits record stands in the memory store, the commits are not yet marked",
     "commit.applied": "all effects are on disk, not yet marked in the ledger",
     "checkpoint.synced": "everything is synced, not yet marked in the ledger",
 }

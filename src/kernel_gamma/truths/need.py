@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kernel_gamma.contracts.truths import Search, TaskType
+from kernel_gamma.truths.rows import micros
 from kernel_gamma.truths.terms import QueryTerm, query_terms, word_count
 from kernel_gamma.truths.time_words import find_times
 
@@ -59,8 +60,8 @@ def need_of(search: Search, now: datetime) -> Need:
         if terms:
             wished = (first, last)
         else:  # nothing but a time was asked for
-            start = max(filter(None, (start, times.start)), default=None)
-            end = min(filter(None, (end, times.end)), default=None)
+            start = max(filter(None, (start, times.start)), key=micros, default=None)
+            end = min(filter(None, (end, times.end)), key=micros, default=None)
     return Need(
         text=times.rest,
         terms=terms,

@@ -178,7 +178,7 @@ class Retrieval:
         self._add_meanings(connection, search, need, found, meanings, terms, candidates.mean_length)
         weighed = list(found.values())
         self._adjust(connection, search, need, weighed)
-        weighed.sort(key=lambda one: (one.score, one.verdict, one.truth.timestamp), reverse=True)
+        weighed.sort(key=lambda one: (one.score, one.verdict, micros(one.truth.timestamp)), reverse=True)
         return weighed
 
     def _add_meanings(
@@ -244,7 +244,8 @@ class Retrieval:
         asked = {term.term for term in need.terms}
         anything_judged = connection.one("judged") != (0,)
         for one in weighed:
-            if need.wished and not need.wished[0] <= one.truth.timestamp < need.wished[1]:
+            at = micros(one.truth.timestamp)
+            if need.wished and not micros(need.wished[0]) <= at < micros(need.wished[1]):
                 one.score *= _UNWISHED
             if need.preferred and one.truth.category not in need.preferred:
                 one.score *= _OTHER_CATEGORY
@@ -382,9 +383,10 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _fits(truth: Truth, search: Search, need: Need) -> bool:
-    if need.start is not None and truth.timestamp < need.start:
+    at = micros(truth.timestamp)  # moments of one zone compare by wall clock, and autumn tells an hour twice
+    if need.start is not None and at < micros(need.start):
         return False
-    if need.end is not None and truth.timestamp > need.end:
+    if need.end is not None and at > micros(need.end):
         return False
     return not search.levels or truth.level in search.levels
 

@@ -108,7 +108,7 @@ class SqliteTruths:
             writing = self._writing(connection)
             for truth in truths:
                 if truth.key is None or not writing.knows(truth.key):
-                    writing.put(truth)
+                    writing.put(truth, receipt=True)
             writing.finish()
 
     def put_own(self, truths: Sequence[NewTruth], gone: Sequence[str] = ()) -> None:

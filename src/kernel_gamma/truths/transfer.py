@@ -28,6 +28,7 @@ from kernel_gamma.errors import BadTruth, SettingsError, StoreDamaged, StoreFull
 from kernel_gamma.queries import load_queries
 from kernel_gamma.truths.chain import Broken, Link, first_broken
 from kernel_gamma.truths.database import MIGRATIONS
+from kernel_gamma.truths.rows import micros
 from kernel_gamma.truths.store import SqliteTruths
 from kernel_gamma.truths.writing import Limits
 
@@ -190,7 +191,7 @@ def _is_same(new: NewTruth, old: Truth) -> bool:
     return (
         json.dumps(new.value, sort_keys=True) == json.dumps(old.value, sort_keys=True)
         and new.description == old.description
-        and (new.timestamp is None or new.timestamp == old.timestamp)
+        and (new.timestamp is None or micros(new.timestamp) == micros(old.timestamp))
     )
 
 

@@ -112,7 +112,9 @@ class Writing:
         self._rows = int((connection.one("get_meta", ROWS) or (0,))[0])
         self._cut = False
 
-    def put(self, new: NewTruth, *, own: bool = False, keep_versions: bool = True) -> str:
+    def put(
+        self, new: NewTruth, *, own: bool = False, keep_versions: bool = True, receipt: bool = False
+    ) -> str:
         """Write one truth; returns its key. `own`: the mind's index of its own past may be written.
 
         Raises BadTruth, TruthLocked, VersionConflict; the transaction is then to be given up.
@@ -126,7 +128,9 @@ class Writing:
                 f"{key}: {category_of(key)}. is the index of the mind's own pages; write to the pages"
             )
         description = new.description[: self._limits.description_chars].encode("utf-8", "replace").decode()
-        value = encode_value(new.value, _OWN_BYTES if own else self._limits.value_bytes)
+        # what the mind records itself is no request: a bound for those must not hold its commits up
+        most = max(_OWN_BYTES, self._limits.value_bytes) if own or receipt else self._limits.value_bytes
+        value = encode_value(new.value, most)
         version, locked = 1, bool(new.locked)
         if new.key is not None:
             version, locked = self._standing(new, key, locked, keep_versions)
