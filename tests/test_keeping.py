@@ -30,7 +30,7 @@ class Home:
         page.write_text("## 2026-11-30 08:15:00 +08:00\n\n我给小明泡了龙井茶。\n", encoding="utf-8")
 
     def open(self) -> Keeping:
-        return Keeping(self.path, Settings(), self.clock, self.past, Retention.default())
+        return Keeping(self.path, Settings(), {}, self.clock, self.past, Retention.default())
 
 
 @pytest.fixture

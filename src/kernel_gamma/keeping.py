@@ -18,6 +18,7 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Past
 from kernel_gamma.contracts.truths import NewTruth
 from kernel_gamma.errors import StoreDamaged, TruthError
+from kernel_gamma.meanings import Meanings
 from kernel_gamma.settings import Settings
 from kernel_gamma.truths.pruning import prune_daily
 from kernel_gamma.truths.recording import TruthRecorder
@@ -38,18 +39,27 @@ class Keeping:
     """Owns memory.db while the mind lives; `close` at the end."""
 
     def __init__(
-        self, path: Path, settings: Settings, clock: Clock, past: Past, retention: Retention
+        self,
+        path: Path,
+        settings: Settings,
+        environ: Mapping[str, str],
+        clock: Clock,
+        past: Past,
+        retention: Retention,
     ) -> None:
         """Open the store; a damaged one is set aside whole and a new one begun, which `look` fills again
-        as far as the mind's pages reach. Raises StoreFull, SettingsError when a newer version wrote it."""
+        as far as the mind's pages reach. Raises StoreFull, SettingsError when a newer version wrote it or
+        the encoder that is asked for cannot be had."""
         self._clock = clock
+        self._meanings = Meanings(settings, environ, clock, retention)
         self._aside = ""
         try:
-            self.store = _open(path, settings, clock, retention)
+            self.store = self._open(path, settings, clock, retention)
         except StoreDamaged as error:
             self._aside = _set_aside(path)
             log.error("the memory store was damaged and set aside", error=str(error), kept=self._aside)
-            self.store = _open(path, settings, clock, retention)
+            self.store = self._open(path, settings, clock, retention)
+        self._meanings.start(self.store)
         self.recorder = TruthRecorder(self.store)
         self._index = SelfIndex(self.store, past, clock)
         self._looking = threading.Lock()
@@ -87,6 +97,7 @@ class Keeping:
             "commits": self._committed,
             "cpu_sec": round(used.ru_utime + used.ru_stime, 2),
             "max_rss_mb": round(used.ru_maxrss / 1024, 1),
+            "embedding_tokens": self._meanings.tokens_sent,
         }
         self._committed = 0
         self.tell("metrics", "load of the daemon", value)
@@ -137,18 +148,19 @@ class Keeping:
             self.recorder.flush()
         except TruthError as error:
             log.warning("the last receipts were not written; the next start does", error=str(error))
+        self._meanings.stop()
         with self._looking:
             self.store.close()
 
-
-def _open(path: Path, settings: Settings, clock: Clock, retention: Retention) -> SqliteTruths:
-    return open_truths(
-        path,
-        clock,
-        retention=retention,
-        full=settings.bus.durability == "full",
-        limits=Limits(value_bytes=settings.gateway.max_bytes),
-    )
+    def _open(self, path: Path, settings: Settings, clock: Clock, retention: Retention) -> SqliteTruths:
+        return open_truths(
+            path,
+            clock,
+            retention=retention,
+            full=settings.bus.durability == "full",
+            limits=Limits(value_bytes=settings.gateway.max_bytes),
+            semantic=self._meanings.vectors,
+        )
 
 
 def _set_aside(path: Path) -> str:

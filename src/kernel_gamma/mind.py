@@ -102,6 +102,7 @@ class Mind:
         self.keeping = Keeping(
             self.data / "memory.db",
             settings,
+            environ,
             self.clock,
             PastFiles(self.data / SELF, self.clock.zone),
             read_retention(self.home.config_dir),

@@ -203,6 +203,10 @@ class GatewaySettings(_Section):
     """Largest body of a request."""
     allowed_hosts: tuple[str, ...] = ()
     """Names beside loopback and `host` under which it may be asked for, without a port."""
+    encoder: Literal["auto", "off", "embedded", "role"] = "auto"
+    """What finds by meaning, beside the words: the model role embedding, which is sent all of the memory,
+    or the one of the extra `encoder` (125 MB). auto = the role where it is set, else the extra where it is
+    installed, else words alone."""
     allowed_origins: tuple[str, ...] = ()
     """Web pages of other origins that may use it, e.g. https://mind.example.org."""
 

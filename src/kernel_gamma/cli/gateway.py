@@ -66,7 +66,7 @@ def gateway(
     settings = GatewaySettings(**{**settings.model_dump(), **given})
     place = _with_gateway(place, settings)
     token = token_of(settings, place.environ)
-    with _until_ended() as ended, open_memory(place) as store:
+    with _until_ended() as ended, open_memory(place, by_meaning=True) as store:
         server = GatewayServer(_ports(place, store, token))
         server.start()
         try:
