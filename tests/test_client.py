@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from tests.gateway.conftest import NOW_PAGE, Place, serving
@@ -76,6 +78,39 @@ def test_many_are_put_and_listed(client: Client) -> None:
     with pytest.raises(GatewayError, match="locked") as caught:
         client.put(2, key="error.a")
     assert (caught.value.status, caught.value.title) == (409, "Conflict")
+
+
+def test_a_description_stays_unless_another_is_given(client: Client) -> None:
+    client.put(1, key="task.a", description="盘满了")
+    assert client.put(2, key="task.a").description == "盘满了"
+    client.put_many([{"key": "task.a", "value": 3}])
+    found = client.get("task.a")
+    assert found is not None and found.description == "盘满了"
+    assert client.put(4, key="task.a", description="").description == ""
+    with pytest.raises(GatewayError, match="description: must have at most 2000 characters") as caught:
+        client.put(5, key="task.a", description="x" * 2001)
+    assert caught.value.status == 422
+
+
+def test_any_mapping_and_any_item_that_was_read_can_be_put_with_others(client: Client) -> None:
+    at = datetime(2026, 9, 11, 8, tzinfo=SHANGHAI)
+    read = client.put({"n": 1}, key="error.read", description="读", timestamp=at, locked=True)
+    frozen = MappingProxyType({"key": "error.frozen", "value": [1], "timestamp": at})
+    chained = ChainMap({"value": 2}, {"category": "error", "value": 0})
+    copy = dataclasses.replace(read, key="error.copy")
+    keys = client.put_many(iter([frozen, chained, copy]))
+    assert (keys[0], keys[1].split(".")[0], keys[2]) == ("error.frozen", "error", "error.copy")
+    found = client.get("error.copy")
+    assert found is not None
+    assert (found.value, found.description, found.timestamp, found.locked, found.version) == (
+        {"n": 1}, "读", at, True, 1,
+    )  # fmt: skip
+    other = client.get("error.frozen")
+    assert other is not None and other.timestamp == at
+    made = client.get(keys[1])
+    assert made is not None and made.value == 2
+    assert client.put_many([{"key": "task.twice", "value": n} for n in range(2)]) == ["task.twice"] * 2
+    assert [one.value for one in client.versions("task.twice").results] == [0, 1]
 
 
 def test_search_and_feedback(client: Client) -> None:

@@ -135,13 +135,14 @@ class Client:
         *,
         key: str | None = None,
         category: str | None = None,
-        description: str = "",
+        description: str | None = None,
         timestamp: datetime | str | None = None,
         locked: bool = False,
         expect_version: int | None = None,
     ) -> Item:
         """Write one truth under `key`, or under a key that is made from `category`.
 
+        `description`: at most 2,000 characters; None keeps the one that stands, "" takes it away.
         `expect_version`: the version this write follows, 0 = there must be none yet; else 412.
         """
         headers = {}
@@ -157,12 +158,12 @@ class Client:
         }
         return _read(Item, self._post("/api/truth/upsert", _said(document, keep="value"), headers))
 
-    def put_many(self, truths: Iterable[Mapping[str, Json]]) -> list[str]:
-        """Write several, all or none; each with the fields of `put`. Returns their keys, in order."""
-        documents = [
-            {**truth, "timestamp": _written(truth["timestamp"])} if "timestamp" in truth else dict(truth)
-            for truth in truths
-        ]
+    def put_many(self, truths: Iterable[Mapping[str, Json] | Item]) -> list[str]:
+        """Write several, all or none: any mapping with the fields of `put`, or an Item as it was read.
+
+        Returns their keys, in order. A key that stands twice among them gets two versions, in order.
+        """
+        documents = [_new(truth) for truth in truths]
         keys: list[str] = self._post("/api/truth/upsert", {"truths": documents})["keys"]
         return keys
 
@@ -308,6 +309,17 @@ def _segment(name: str) -> str:
 
 def _said(document: Mapping[str, Any], keep: str = "") -> dict[str, Any]:
     return {key: value for key, value in document.items() if value is not None or key == keep}
+
+
+def _new(truth: Mapping[str, Any] | Item) -> dict[str, Any]:
+    """One of several as it is sent: of an Item what a write takes, the rest is the gateway's to say."""
+    if isinstance(truth, Item):
+        names = ("key", "value", "description", "timestamp", "locked")
+        truth = {name: getattr(truth, name) for name in names}
+    document = dict(truth)
+    if "timestamp" in document:
+        document["timestamp"] = _written(document["timestamp"])
+    return document
 
 
 def _written(moment: datetime | str | None) -> str | None:

@@ -18,6 +18,7 @@ from kernel_gamma.bus.folders import INBOX, SELF
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.trace import journey
 from kernel_gamma.contracts.truths import NewTruth
+from kernel_gamma.gateway.bounds import Bounds
 from kernel_gamma.gateway.following import follow_pages
 from kernel_gamma.gateway.ports import GatewayPorts
 from kernel_gamma.gateway.server import GatewayServer
@@ -102,12 +103,18 @@ def ports_of(data: Path, store: SqliteTruths, gateway: Mapping[str, Any]) -> Gat
 
 
 @contextmanager
-def serving(folder: Path, *, gateway: Mapping[str, Any] | None = None, **changed: Any) -> Iterator[Place]:
+def serving(
+    folder: Path,
+    *,
+    gateway: Mapping[str, Any] | None = None,
+    bounds: Bounds | None = None,
+    **changed: Any,
+) -> Iterator[Place]:
     """A server until the block ends; `gateway` are its settings, `changed` replaces ports."""
     (folder / INBOX).mkdir(parents=True, exist_ok=True)
     store = open_truths(folder / "memory.db", SystemClock(ZONE))
     ports = replace(ports_of(folder, store, gateway or {}), **changed)
-    server = GatewayServer(ports)
+    server = GatewayServer(ports, bounds)
     server.start()
     headers = {"authorization": f"Bearer {ports.token}"} if ports.token else {}
     http = httpx2.Client(base_url=server.url, headers=headers, timeout=20, trust_env=False)

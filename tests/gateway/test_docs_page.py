@@ -25,8 +25,19 @@ def test_the_page_names_every_endpoint_and_loads_nothing(shared: Place) -> None:
         assert f" {path}</code>" in answer.text
     parser = Addresses()
     parser.feed(answer.text)
-    assert parser.found == ["/openapi.json"]
+    assert parser.found[0] == "/openapi.json"
+    places = parser.found[1:]
+    assert places and len(set(places)) == len(places)
+    for place in places:
+        assert place.startswith("#") and f'id="{place[1:]}"' in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_problems_are_listed_without_repeating_their_schema(shared: Place) -> None:
+    text = shared.get("/docs").text
+    assert "<li>409 The truth is locked.</li>" in text
+    assert "application/problem+json" not in text
+    assert text.count("#/components/schemas/Problem") == 0
 
 
 def test_the_endpoints_are_those_of_the_contract(shared: Place) -> None:

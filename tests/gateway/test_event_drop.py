@@ -16,11 +16,12 @@ import pytest
 from kernel_gamma.bus.folders import ACKS, INBOX
 from kernel_gamma.bus.lock import hold, let_go
 from kernel_gamma.contracts.events import ParsedEvent, read_events, trust_lookup
+from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.errors import Poison
 from kernel_gamma.gateway.event_drop import EventDrop, with_ids
 from kernel_gamma.rhythm.clock import SystemClock
 from kernel_gamma.rhythm.ids import FixedIds, UlidIds
-from kernel_gamma.settings import Settings
+from kernel_gamma.settings import InboxSettings, Settings
 
 NOW = datetime(2026, 11, 30, 10, 30, tzinfo=ZoneInfo("Asia/Shanghai"))
 TRUST = trust_lookup(["owner"], ["alice"], ["feed"])
@@ -138,6 +139,38 @@ def test_what_is_no_event_is_not_dropped(drop: EventDrop, raw: bytes) -> None:
     with pytest.raises(Poison):
         drop(raw)
     assert not (drop.data / INBOX).exists()
+
+
+@pytest.mark.parametrize("form", [b'{"text": "%s"}', b'[{"text": "a"}, {"type": "b", "text": "%s"}]'])
+def test_what_would_be_too_large_in_the_inbox_is_not_dropped(tmp_path: Path, form: bytes) -> None:
+    """The daemon takes a file of exactly inbox.max_bytes and sets a larger one aside."""
+    clock = SystemClock("Asia/Shanghai")
+    settings = Settings(inbox=InboxSettings(max_bytes=2000))
+    drop = EventDrop(tmp_path, settings, clock, UlidIds(clock))
+    drop(form % b"x")
+    (first,) = dropped(drop)
+    room = 2000 - len(first.read_bytes()) + 1
+    drop(form % (b"x" * room))
+    sizes = sorted(len(path.read_bytes()) for path in dropped(drop))
+    assert sizes[-1] == 2000
+    too_large = form % (b"x" * (room + 1))
+    assert len(too_large) < 2000
+    with pytest.raises(Poison, match=r"2001 bytes, inbox\.max_bytes is 2000") as caught:
+        drop(too_large)
+    assert caught.value.kind == "too_large"
+    assert len(dropped(drop)) == 2
+
+
+def test_what_its_envelope_would_nest_too_deeply_is_not_dropped(drop: EventDrop) -> None:
+    def nested(levels: int) -> bytes:
+        return b'{"text": "a", "deep": ' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+
+    most = drop.settings.inbox.max_depth
+    drop(nested(most - 1))
+    with pytest.raises(Poison, match=r"nested deeper than inbox\.max_depth = 64 levels"):
+        drop(nested(most))
+    (file,) = dropped(drop)
+    parse(read_document(file.read_bytes(), max_depth=most))
 
 
 def test_the_trace_of_a_cloud_event_is_unknown_while_nobody_is_awake(drop: EventDrop) -> None:

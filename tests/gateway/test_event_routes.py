@@ -78,6 +78,17 @@ def test_what_is_no_event_is_refused_with_the_reason(
     assert len(shared.inbox()) == before
 
 
+def test_an_event_that_outgrows_the_limit_of_the_inbox_is_refused(serve: Callable[..., Place]) -> None:
+    place = serve(gateway={"max_bytes": 3_000_000})
+    answer = place.post("/api/events", {"text": "é" * 600_000})
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["kind"] == "too_large"
+    assert "inbox.max_bytes is 1048576" in answer.json()["detail"]
+    assert place.inbox() == []
+    assert place.post("/api/events", {"text": "é" * 500_000}).status_code == 202
+
+
 def test_without_a_mind_there_is_nowhere_to_put_it(serve: Callable[..., Place]) -> None:
     answer = serve(data=None).post("/api/events", {"text": "hello"})
     assert answer.status_code == 503

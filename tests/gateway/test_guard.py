@@ -107,6 +107,16 @@ def locked(serve: Callable[..., Place]) -> Iterator[Place]:
         TOKEN,
         f"Bearer {TOKEN[:-1]}",
         "Bearer é",
+        "Bearer 密码",
+        "",
+        "bearer",
+        f"Bearer {TOKEN} {TOKEN}",
+        f"Bearer, {TOKEN}",
+        f"Bearer{TOKEN}",
+        f"Bearer {TOKEN.upper()}",
+        f"Bearer {TOKEN}é",
+        f'Bearer "{TOKEN}"',
+        f"Token {TOKEN}",
     ],
 )
 def test_without_the_token_nothing_is_told(locked: Place, given: str | None) -> None:
@@ -126,7 +136,7 @@ def test_without_the_token_nothing_is_told(locked: Place, given: str | None) -> 
 
 
 def test_with_the_token_it_answers(locked: Place) -> None:
-    for scheme in ("Bearer", "bearer"):
+    for scheme in ("Bearer", "bearer", "BEARER", "Bearer   "):
         answer = httpx2.get(f"{locked.url}/api/truths", headers={"authorization": f"{scheme} {TOKEN}"})
         assert answer.status_code == 200
     assert httpx2.get(f"{locked.url}/healthz").status_code == 200
@@ -138,6 +148,39 @@ def test_the_token_is_in_no_log(locked: Place, caplog: pytest.LogCaptureFixture)
         httpx2.get(f"{locked.url}/api/truths", headers={"authorization": "Bearer wrong-but-close"})
     assert TOKEN not in caplog.text
     assert "wrong-but-close" not in caplog.text
+
+
+def test_the_token_is_in_no_answer_and_no_log_whatever_fails(
+    serve: Callable[..., Place], caplog: pytest.LogCaptureFixture
+) -> None:
+    def status() -> dict[str, object]:
+        raise ZeroDivisionError(f"holds {TOKEN}")
+
+    place = serve(token=TOKEN, status=status, gateway={"max_bytes": 2000})
+    with caplog.at_level(logging.DEBUG, logger="uvicorn"):
+        answers = [
+            place.get("/api/status"),
+            place.get("/nothing"),
+            place.get("/metrics"),
+            place.get("/docs"),
+            place.get("/openapi.json"),
+            place.get("/api/truths", headers={"host": "evil.example"}),
+            place.get("/api/truths", headers={"origin": "https://evil.example"}),
+            place.get("/api/truths", headers={"authorization": f"Basic {TOKEN}"}),
+            place.get(f"/api/truths?token={TOKEN}"),
+            place.raw("/api/truth/search", b"{"),
+            place.raw("/api/truth/search", b" " * 3000),
+            place.raw("/api/truth/search", b"{}", content_type="text/plain"),
+            place.post("/api/truth/search", {"limit": TOKEN, "categories": TOKEN, "task_type": TOKEN}),
+            place.post("/api/truth/upsert", {"key": "task.a", "value": 1}, if_match=TOKEN),
+        ]
+        with socket.create_connection(("127.0.0.1", place.server.port), timeout=10) as line:
+            line.sendall(f"no request at all\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+            assert TOKEN.encode() not in line.recv(65536)
+    assert all(TOKEN not in answer.text for answer in answers)
+    assert all(TOKEN not in str(answer.headers) for answer in answers)
+    said = [record.getMessage() for record in caplog.records if record.name != "httpx2"]
+    assert all(TOKEN not in text for text in said)
 
 
 def test_other_machines_are_let_in_only_with_a_token(serve: Callable[..., Place]) -> None:

@@ -44,6 +44,13 @@ def test_requests_are_counted_by_route_and_status(place: Place) -> None:
     assert requests(found, "other", 421) == 1
 
 
+def test_no_series_tells_when_a_counter_began(place: Place) -> None:
+    place.get("/api/truths")
+    text = place.get("/metrics").text
+    assert "_created" not in text
+    assert "kgamma_http_requests_total{" in text and "kgamma_http_request_seconds_count{" in text
+
+
 def test_keys_and_addresses_make_no_new_series(place: Place) -> None:
     place.get("/nothing")
     place.http.request("ODD", "/nothing")

@@ -73,7 +73,7 @@ def test_a_write_can_name_the_version_it_follows(place: Place) -> None:
     assert place.post("/api/truth/upsert", new, if_match='"7", "2"').json()["version"] == 3
     assert place.post("/api/truth/upsert", new, if_match="*").json()["version"] == 4
     absent = {"key": "task.b", "value": 1}
-    for condition in ("*", '"1"', '"0"', 'W/"4"', "nonsense"):
+    for condition in ("*", '"1"', '"0"', 'W/"4"', '"nonsense"'):
         assert place.post("/api/truth/upsert", absent, if_match=condition).status_code == 412, condition
     assert place.get("/api/truth/task.b").status_code == 404
 

@@ -10,10 +10,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel
 
 from kernel_gamma.errors import TruthError
+from kernel_gamma.gateway.bounds import Bounds
+from kernel_gamma.gateway.context_routes import add_context_routes
 from kernel_gamma.gateway.docs_page import docs_page
 from kernel_gamma.gateway.event_routes import add_event_routes
 from kernel_gamma.gateway.forms import UPSERT_MODELS
 from kernel_gamma.gateway.guard import Guard, check_token
+from kernel_gamma.gateway.head import HeadAsGet
 from kernel_gamma.gateway.metrics import Counting, Metrics
 from kernel_gamma.gateway.mind_routes import add_mind_routes
 from kernel_gamma.gateway.ports import GatewayPorts, Lanes, StrictRoute
@@ -32,7 +35,7 @@ class Health(BaseModel):
     version: str
 
 
-def build_app(ports: GatewayPorts) -> FastAPI:
+def build_app(ports: GatewayPorts, bounds: Bounds | None = None) -> FastAPI:
     """The application. Raises SettingsError when it would be open to other machines without a token.
 
     `app.state.lanes.closing` is to be set before the server stops.
@@ -54,11 +57,13 @@ def build_app(ports: GatewayPorts) -> FastAPI:
     add_truth_routes(app.router, ports, lanes)
     add_event_routes(app.router, ports, lanes)
     add_mind_routes(app.router, ports, lanes)
+    add_context_routes(app.router, ports, lanes)
     _add_health(app, ports, lanes, metrics)
     _add_docs(app, ports)
     handle_problems(app)
-    app.add_middleware(Guard, settings=ports.settings.gateway, token=ports.token)
+    app.add_middleware(Guard, settings=ports.settings.gateway, token=ports.token, bounds=bounds or Bounds())
     app.add_middleware(Counting, metrics=metrics, clock=ports.clock)
+    app.add_middleware(HeadAsGet)
     return app
 
 

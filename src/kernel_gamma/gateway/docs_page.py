@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
+from urllib.parse import quote
+
+from kernel_gamma.gateway.problems import MEDIA_TYPE
 
 __all__ = ["docs_page"]
 
@@ -14,8 +17,10 @@ _HEAD = """<!doctype html>
 <title>Kernel-γ memory gateway</title>
 <style>
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
-code,pre{font:14px/1.4 ui-monospace,monospace}pre{overflow:auto;padding:.7rem;background:#f4f4f4}
-h2{border-top:1px solid #ccc;padding-top:1rem}.m{display:inline-block;min-width:3.5rem;font-weight:bold}
+code,pre{font:14px/1.4 ui-monospace,monospace}code,li,p{overflow-wrap:anywhere}
+pre{max-height:30rem;overflow:auto;padding:.7rem;background:#f4f4f4}
+h2{border-top:1px solid #ccc;padding-top:1rem}
+nav ul{columns:2 20rem;padding-left:1rem}.m{display:inline-block;min-width:3.5rem;font-weight:bold}
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#191919}pre{background:#262626}a{color:#8bf}}
 </style></head><body>
 """
@@ -30,6 +35,7 @@ def _lines(schema: Mapping[str, Any]) -> Iterator[str]:
     info = schema["info"]
     yield f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>"
     yield '<p>For programs: <a href="/openapi.json">/openapi.json</a></p>'
+    yield f"<nav><ul>{''.join(_links(schema))}</ul></nav>"
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             yield from _operation(path, method, operation)
@@ -38,17 +44,36 @@ def _lines(schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"<details><summary><code>{escape(name)}</code></summary>{_json(model)}</details>"
 
 
+def _links(schema: Mapping[str, Any]) -> Iterator[str]:
+    for path, operations in schema["paths"].items():
+        for method in operations:
+            place = escape(quote(_place(method, path)))
+            yield f'<li><a href="#{place}"><code>{method.upper()} {escape(path)}</code></a></li>'
+
+
+def _place(method: str, path: str) -> str:
+    return f"{method}{path}".translate({ord("/"): "-", ord("{"): None, ord("}"): None})
+
+
 def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[str]:
-    yield f'<h2><code><span class="m">{method.upper()}</span> {escape(path)}</code></h2>'
+    place = escape(_place(method, path))
+    yield f'<h2 id="{place}"><code><span class="m">{method.upper()}</span> {escape(path)}</code></h2>'
     yield f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>"
     rows = [_parameter(one) for one in operation.get("parameters", ())]
     if rows:
         yield f"<ul>{''.join(rows)}</ul>"
     for media, content in operation.get("requestBody", {}).get("content", {}).items():
         yield f"<details><summary>Body, <code>{escape(media)}</code></summary>{_json(content)}</details>"
+    problems = []
     for status, answer in operation["responses"].items():
-        yield f"<details><summary>{status} {escape(answer['description'])}</summary>"
-        yield f"{_json(answer.get('content', {}))}</details>"
+        said = f"{status} {escape(answer['description'])}"
+        if MEDIA_TYPE in answer.get("content", {}):
+            problems.append(f"<li>{said}</li>")
+        else:
+            yield f"<details><summary>{said}</summary>{_json(answer.get('content', {}))}</details>"
+    if problems:
+        yield "<details><summary>Problems, with the fields of <code>Problem</code></summary>"
+        yield f"<ul>{''.join(problems)}</ul></details>"
 
 
 def _parameter(found: Mapping[str, Any]) -> str:

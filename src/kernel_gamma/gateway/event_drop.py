@@ -23,6 +23,7 @@ from kernel_gamma.contracts.event_keys import word_of
 from kernel_gamma.contracts.events import ParsedEvent, read_events, trust_lookup
 from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.ports import Clock, Ids
+from kernel_gamma.errors import Poison
 from kernel_gamma.settings import Settings
 
 __all__ = ["EventDrop", "with_ids"]
@@ -45,7 +46,8 @@ class EventDrop:
         """Check, drop, and say by which ids it is known: `{"id", "trace_id", "file"}`, for several events
         also `ids` and `trace_ids`. Blocks for a file and, for CloudEvents and AMP, for the mind's ack.
 
-        Raises Poison for what is no event, OSError when it cannot be written.
+        Raises Poison for what is no event or would be none to the mind (`too_large`), OSError when it
+        cannot be written.
         """
         inbox, trust, now = self.settings.inbox, self.settings.trust, self.clock.now()
         made: list[str] = []
@@ -65,7 +67,9 @@ class EventDrop:
         elements = document if isinstance(document, list) else [document]
         dropped = [with_ids(element, event, now) for element, event in zip(elements, events, strict=True)]
         name = f"{self.ids.new('http')}.json"
-        self._write(name, encode_document(dropped if isinstance(document, list) else dropped[0]))
+        file = encode_document(dropped if isinstance(document, list) else dropped[0])
+        self._check(file)
+        self._write(name, file)
         ids: list[str | None] = []
         traces: list[str | None] = []
         for old, new, parsed in zip(elements, dropped, events, strict=True):
@@ -73,6 +77,22 @@ class EventDrop:
             ids.append(parsed.event.id if ours or parsed.event.id not in made else None)
             traces.append(parsed.event.trace_id if ours else None)
         return self._answer(name, ids, traces)
+
+    def _check(self, file: bytes) -> None:
+        """What was read may still grow over a bound by its envelope: the mind would set it aside."""
+        most, deepest = self.settings.inbox.max_bytes, self.settings.inbox.max_depth
+        if len(file) > most:
+            raise Poison(
+                f"the event is too large: in the inbox it has {len(file)} bytes, inbox.max_bytes is {most}",
+                kind="too_large",
+            )
+        try:
+            read_document(file, max_depth=deepest)
+        except Poison as poison:
+            raise Poison(
+                f"the event in its envelope is nested deeper than inbox.max_depth = {deepest} levels",
+                kind=poison.kind,
+            ) from None
 
     def _write(self, name: str, raw: bytes) -> None:
         directory = os.fsencode(self.data / INBOX)

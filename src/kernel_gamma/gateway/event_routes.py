@@ -21,6 +21,8 @@ from kernel_gamma.gateway.problems import JsonAnswer, Refused, responses
 __all__ = ["add_event_routes"]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_STATUSES = {"not_json": 400, "empty": 400, "too_large": 413}
+"""By the kind of Poison; else 422."""
 
 
 class EventTaken(BaseModel):
@@ -62,7 +64,7 @@ def add_event_routes(router: APIRouter, ports: GatewayPorts, lanes: Lanes) -> No
             if inspect.isawaitable(taken):
                 taken = await taken
         except Poison as poison:
-            status = 400 if poison.kind in ("not_json", "empty") else 422
+            status = _STATUSES.get(poison.kind, 422)
             raise _refused(status, str(poison).replace("the file", "the body")) from None
         except OSError as error:
             status = 507 if error.errno in _FULL else 503
@@ -84,6 +86,5 @@ def _refused(status: int, detail: str) -> Refused:
     field, colon, said = detail.partition(": ")
     if status != 422 or not colon or " " in field:
         field, said = "body", detail
-    return Refused(
-        status, detail, extra={"errors": [{"field": field, "problem": said}]} if status == 422 else None
-    )
+    extra: dict[str, Json] = {"errors": [{"field": field, "problem": said}]} if status == 422 else {}
+    return Refused(status, detail, extra=extra | ({"kind": "too_large"} if status == 413 else {}))

@@ -21,6 +21,8 @@ from pydantic import (
 
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.truths import Found, TaskType, Truth
+from kernel_gamma.gateway.wordings import CATEGORY_PATTERN, KEY_PATTERN
+from kernel_gamma.truths.writing import Limits
 
 __all__ = [
     "UPSERT",
@@ -50,18 +52,19 @@ __all__ = [
     "written",
 ]
 
-_DOTTED = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"
 MOST_RESULTS = 1000
 MOST_AT_ONCE = 1000
+MOST_DESCRIPTION = Limits().description_chars
+"""The store would cut a longer one without a word."""
 _FARTHEST = 1_000_000_000
 
 Key = Annotated[
-    str, Field(pattern=_DOTTED, min_length=1, max_length=200, examples=["incident.disk_full.root_cause"])
+    str, Field(pattern=KEY_PATTERN, min_length=1, max_length=200, examples=["incident.disk_full.root_cause"])
 ]
 Category = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$",
+        pattern=CATEGORY_PATTERN,
         min_length=1,
         max_length=150,
         description="A category, or a longer key prefix; a dot at its end is ignored.",
@@ -178,7 +181,10 @@ class UpsertOne(_Request):
     key: Key | None = None
     category: Annotated[Category, Field(description="With a key it must be the key's own.")] | None = None
     value: Annotated[Json, Field(description="Any JSON.")]
-    description: str | None = None
+    description: (
+        Annotated[str, Field(max_length=MOST_DESCRIPTION, description="Without one the standing one stays.")]
+        | None
+    ) = None
     timestamp: Moment | None = None
     locked: (
         Annotated[bool, Field(description="true locks it; only the command line takes a lock off.")] | None

@@ -6,6 +6,7 @@ point here, the Origin check and the JSON media type the others.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import logging
@@ -19,6 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel_gamma.errors import SettingsError
+from kernel_gamma.gateway.bounds import CROWDED, Bounds
 from kernel_gamma.gateway.problems import Refused, problem
 from kernel_gamma.settings import GatewaySettings
 
@@ -80,6 +82,7 @@ class Guard:
     app: ASGIApp
     settings: GatewaySettings
     token: str | None
+    bounds: Bounds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -92,9 +95,11 @@ class Guard:
                 await preflight(scope, receive, _with_headers(send, origin))
                 return
             if scope["method"] in _WITH_BODY:
-                receive = await self._body(headers, receive)
+                receive = await self._body_in_time(headers, receive)
         except Refused as refused:
-            answer = problem(refused.status_code, refused.detail, headers=refused.headers)
+            answer = problem(
+                refused.status_code, refused.detail, headers=refused.headers, extra=refused.extra
+            )
             await answer(scope, receive, _with_headers(send, None))
             return
         await self._answer(scope, receive, _with_headers(send, origin))
@@ -125,6 +130,12 @@ class Guard:
 
     def _check(self, scope: Scope, headers: Headers) -> str | None:
         """The foreign origin that is allowed, if the request comes from one. Raises Refused."""
+        if scope.get("state", {}).get(CROWDED):
+            raise Refused(
+                503,
+                f"the gateway has {self.bounds.connections} connections and takes no more; try again soon",
+                headers={"Retry-After": "1", "Connection": "close"},
+            )
         self._check_host(scope, headers)
         origin = self._foreign_origin(scope, headers)
         if self.token is not None and scope["path"] not in _OPEN_PATHS and not _asks_first(scope, headers):
@@ -171,6 +182,18 @@ class Guard:
         }
         return Response(None, 204, allowed)
 
+    async def _body_in_time(self, headers: Headers, receive: Receive) -> Receive:
+        """Raises Refused."""
+        try:
+            async with asyncio.timeout(self.bounds.body_sec):
+                return await self._body(headers, receive)
+        except TimeoutError:
+            raise Refused(
+                408,
+                f"the body did not come whole within {self.bounds.body_sec:g} seconds",
+                headers={"Connection": "close"},
+            ) from None
+
     async def _body(self, headers: Headers, receive: Receive) -> Receive:
         """The body, read whole within the bound. Raises Refused."""
         largest = self.settings.max_bytes
@@ -205,6 +228,7 @@ def _too_large(largest: int) -> Refused:
         413,
         f"the body is larger than gateway.max_bytes = {largest} bytes",
         headers={"Connection": "close"},
+        extra={"kind": "too_large"},
     )
 
 
@@ -226,7 +250,7 @@ def _with_headers(send: Send, origin: str | None) -> Send:
             headers["X-Content-Type-Options"] = "nosniff"
             if origin is not None:
                 headers["Access-Control-Allow-Origin"] = origin
-                headers["Access-Control-Expose-Headers"] = "ETag"
+                headers["Access-Control-Expose-Headers"] = "ETag, X-Understood-Time"
                 headers.add_vary_header("Origin")
         await send(message)
 

@@ -31,7 +31,7 @@ class Metrics:
     def __init__(
         self, status: Callable[[], Mapping[str, Json]], truths: Callable[[], Mapping[str, int]]
     ) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = _Registry()
         self.requests = Counter(
             "kgamma_http_requests", "Requests answered", ["method", "route", "status"], registry=self.registry
         )
@@ -47,6 +47,16 @@ class Metrics:
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self.registry)
+
+
+class _Registry(CollectorRegistry):
+    """Without the series that tell when each counter began: they would double what is sent."""
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in super().collect():
+            metric.samples = [one for one in metric.samples if not one.name.endswith("_created")]
+            if metric.samples or metric.type in ("counter", "histogram"):
+                yield metric
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from kernel_gamma.contracts.ports import Page
 from kernel_gamma.gateway.following import Told
 from kernel_gamma.gateway.ports import GatewayPorts, Lanes
 from kernel_gamma.gateway.problems import JsonAnswer, Refused, responses
+from kernel_gamma.gateway.wordings import DATE_PATTERN
 from kernel_gamma.self_stream.passages import slug
 from kernel_gamma.self_stream.stream import NOW
 
@@ -24,7 +25,7 @@ _QUIET_LOOKS = 30
 _RETRY_MS = 2000
 
 _IfNoneMatch = Annotated[str | None, Header(description="The sha256 of the page, as in ETag.")]
-_Date = Annotated[str, Path(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2026-11-30"])]
+_Date = Annotated[str, Path(pattern=DATE_PATTERN, examples=["2026-11-30"])]
 _Name = Annotated[str, Path(min_length=1, description="The name of the page, or its topic.")]
 _Id = Annotated[
     str,

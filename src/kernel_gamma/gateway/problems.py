@@ -15,8 +15,19 @@ from starlette.exceptions import HTTPException
 from kernel_gamma.contracts.envelope import Json, encode_document
 from kernel_gamma.contracts.json_text import clean_text
 from kernel_gamma.errors import BadTruth, KernelError, StoreFull, TruthError, TruthLocked, VersionConflict
+from kernel_gamma.gateway.wordings import said_of
 
-__all__ = ["JsonAnswer", "Problem", "Refused", "handle_problems", "problem", "responses"]
+__all__ = [
+    "MEDIA_TYPE",
+    "JsonAnswer",
+    "Problem",
+    "Refused",
+    "declared",
+    "field_refused",
+    "handle_problems",
+    "problem",
+    "responses",
+]
 
 MEDIA_TYPE = "application/problem+json"
 _TAGS = frozenset({"one", "many"})
@@ -48,7 +59,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     errors: list[FieldProblem] | None = None
-    """The fields that are wrong; only with 422."""
+    """The fields that are wrong; with 422, and with 412 for a header that is not written as it must be."""
 
 
 class Refused(HTTPException):
@@ -124,7 +135,7 @@ def _status_of(error: TruthError) -> int:
 
 
 def _unprocessable(found: Sequence[Any]) -> Response:
-    errors = [{"field": _field(one["loc"]), "problem": _said(one)} for one in found]
+    errors = [{"field": _field(one["loc"]), "problem": said_of(one)} for one in found]
     detail = "; ".join(f"{one['field']}: {one['problem']}" for one in errors[:5])
     return problem(422, detail, extra={"errors": errors})
 
@@ -136,37 +147,35 @@ def _field(loc: Sequence[Any]) -> str:
     return clean_text(".".join(parts)) or "body"
 
 
-def _said(error: Mapping[str, Any]) -> str:
-    if error["type"] == "extra_forbidden":
-        return "is not a field of this request"
-    if error["type"] == "missing":
-        return "is missing"
-    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
-    return clean_text(message)
-
-
 _MEANINGS: Mapping[int, str] = {
     400: "The request cannot be read: no JSON.",
     401: "The token is missing or wrong.",
     403: "Not allowed: the page's origin, or what may not be written from outside.",
     404: "There is none.",
+    408: "The body did not come in time.",
     409: "The truth is locked.",
     412: "Another version stands than the request names.",
-    413: "The body is larger than gateway.max_bytes.",
+    413: "The body is larger than gateway.max_bytes, or an event than inbox.max_bytes.",
     415: "The body is not declared as JSON.",
     421: "The Host header names no host of this gateway.",
     422: "A field is wrong; `errors` names it.",
-    503: "The store or the mind cannot answer.",
+    503: "The store or the mind cannot answer, or there are too many connections.",
     507: "The disk is full; nothing was written.",
 }
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How problems are declared: those any request may get, and these."""
+    """How problems are declared: those any request may get, and these; with 413 a request has a body."""
     return {
         status: {
             "description": _MEANINGS[status],
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status in sorted({401, 403, 421, *statuses})
+        for status in sorted({401, 403, 421, 503, *statuses} | ({408} if 413 in statuses else set()))
     }
+
+
+def declared(tag: str, model: Any, *statuses: int, headers: Any = None) -> dict[str, Any]:
+    """The decorator's arguments that declare an answer and its problems."""
+    ok = {"model": model, "description": "OK", **({"headers": headers} if headers else {})}
+    return {"tags": [tag], "response_model": None, "responses": {200: ok, **responses(*statuses)}}

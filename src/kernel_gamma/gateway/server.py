@@ -12,6 +12,7 @@ import uvicorn
 
 from kernel_gamma.errors import SettingsError
 from kernel_gamma.gateway.app import build_app
+from kernel_gamma.gateway.bounds import BoundedProtocol, Bounds
 from kernel_gamma.gateway.guard import SETTINGS_FILE
 from kernel_gamma.gateway.ports import GatewayPorts
 
@@ -27,10 +28,11 @@ _LOOK_EVERY_SEC = 0.005
 class GatewayServer:
     """Serves from `start` to `stop`; both may be called from any thread, `stop` more than once."""
 
-    def __init__(self, ports: GatewayPorts) -> None:
+    def __init__(self, ports: GatewayPorts, bounds: Bounds | None = None) -> None:
         """Raises SettingsError when other machines could reach it and there is no token."""
         self._settings = ports.settings.gateway
-        self._app = build_app(ports)
+        self._bounds = bounds or Bounds()
+        self._app = build_app(ports, self._bounds)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.port = self._settings.port
@@ -50,7 +52,7 @@ class GatewayServer:
         config = uvicorn.Config(
             self._app,
             loop="asyncio",
-            http="auto",
+            http=_protocol(self._bounds),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -81,6 +83,10 @@ class GatewayServer:
             if self._thread.is_alive() and self._server is not None:
                 self._server.force_exit = True
                 self._thread.join(_GRACE_SEC)
+
+
+def _protocol(bounds: Bounds) -> type[BoundedProtocol]:
+    return type("Protocol", (BoundedProtocol,), {"bounds": bounds})
 
 
 def _serve(server: uvicorn.Server, bound: socket.socket) -> None:
