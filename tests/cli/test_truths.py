@@ -8,9 +8,11 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from tests.fakes import FakeClock
 from typer.testing import CliRunner
 
 from kernel_gamma.cli import app
+from kernel_gamma.truths.store import open_truths
 
 
 def put(shell: Any, key: str, value: Any, *options: str) -> dict[str, Any]:
@@ -299,6 +301,28 @@ def test_feedback_is_kept(kgamma: Any) -> None:
     assert kgamma("truths", "feedback", "no.such", "--query", "x", "--relevant").exit_code == 1
 
 
+def test_words_of_a_query_need_no_quotes(filled: Any) -> None:
+    assert asked(filled, "search", "disk", "full") == asked(filled, "search", "disk full")
+    assert asked(filled, "search", "启动", "死循环", "--limit", "3") == asked(
+        filled, "search", "启动 死循环", "--limit", "3"
+    )
+    assert keys(asked(filled, "search", "--category", "error", "disk", "full")) == ["error.disk.full"]
+
+
+def test_a_terminal_shows_the_words_that_were_found_in_bold(filled: Any) -> None:
+    shown = filled("truths", "search", "disks", "磁盘", FORCE_COLOR="1", TERM="xterm").stdout
+    assert "\x1b[1mdisk\x1b[0m full" in shown
+    assert "\x1b[1m磁盘\x1b[0m空间不足" in shown
+    assert "\x1b" not in filled("truths", "search", "disks", "磁盘").stdout
+
+
+def test_a_search_says_which_category_its_words_were_taken_for(filled: Any) -> None:
+    done = filled("truths", "search", "errors")
+    assert "the query names error" in done.stderr
+    assert set(keys(asked(filled, "search", "错误"))) == {"error.cipan", "error.disk.full"}
+    assert asked(filled, "search", "disk", "errors")["categories"] == ["error"]
+
+
 # verify, prune, reindex
 
 
@@ -316,6 +340,21 @@ def test_verify_says_that_the_chain_holds_or_which_record_breaks_it(kgamma: Any)
     assert done.exit_code == 1
     told = json.loads(done.stdout)
     assert (told["ok"], told["broken_key"], told["broken_link"]) == (False, "incident.n1", 2)
+
+
+def test_verify_tells_how_many_records_were_forgotten(kgamma: Any) -> None:
+    for n in range(3):
+        put(kgamma, f"incident.n{n}", n)
+    store = open_truths(kgamma.data / "memory.db", FakeClock())
+    store.delete(["incident.n1"], by="alice", why="asked to")
+    store.close()
+    done = kgamma("truths", "verify")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("the chain holds: 4 links, 1 of forgotten records")
+    assert asked(kgamma, "verify")["forgotten"] == 1
+    (stone,) = asked(kgamma, "recent", "--category", "tombstone")
+    assert stone["description"] == "incident.n1 was forgotten"
+    assert "1 of forgotten records" in kgamma("truths", "backup", str(kgamma.home / "copy.db")).stdout
 
 
 def test_prune_deletes_what_the_homes_own_retention_does_not_keep(kgamma: Any) -> None:

@@ -150,3 +150,28 @@ def test_of_a_long_query_the_rarest_terms_are_looked_up(store: SqliteTruths) -> 
     assert "needl" in {term.term for term in candidates.terms}
     endless = found(store, " ".join(f"word{n}" for n in range(100_000)), scope(store))
     assert len(endless.terms) <= MOST_QUERY_TERMS
+
+
+def newest_by_fts5(store: SqliteTruths, term: str, where: Scope) -> list[int]:
+    expression = where.within(f'text:"{term}"')
+    with store.database.read() as connection:
+        rows = connection.all("matching_rows", expression, where.first, where.last, 500)
+        taken = connection.all("places_of_rows", str([row[0] for row in rows]))
+    return sorted(place for _, place, _ in taken)
+
+
+@pytest.mark.parametrize(("shown", "aside"), [(900, 100), (500, 900), (30, 900), (3, 4), (0, 700), (700, 0)])
+@pytest.mark.parametrize("categories", [(), ("incident",), ("metrics",), ("incident.deep", "metrics.cpu")])
+def test_the_candidates_of_a_folder_are_the_newest_that_lie_in_it(
+    store: SqliteTruths, shown: int, aside: int, categories: tuple[str, ...]
+) -> None:
+    fill(store, ["disk"] * (aside // 2), category="metrics", start=0)
+    fill(store, ["disk"] * (shown // 2), category="incident.deep.er", start=200)
+    fill(store, ["disk"] * (shown - shown // 2), start=300)
+    fill(store, ["disk"] * (aside - aside // 2), category="metrics.cpu", start=900)
+    for where in (
+        scope(store, *categories),
+        scope(store, *categories, start=START + timedelta(seconds=250), end=START + timedelta(seconds=1200)),
+    ):
+        if where.only != ():
+            assert sorted(found(store, "disk", where).rows) == newest_by_fts5(store, "disk", where)

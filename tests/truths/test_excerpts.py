@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kernel_gamma.truths.excerpts import cut_snippets, excerpt, searchable_text
+from kernel_gamma.truths.excerpts import cut_snippets, excerpt, marks, searchable_text
 
 WORDS = st.lists(
     st.sampled_from(
@@ -129,3 +129,25 @@ def test_snippets_keep_to_their_measure(text: str, most: int) -> None:
         signs = len(re.findall(r"[一-龥]", snippet))
         words = len(re.findall(r"[^\W_一-龥]+", snippet))
         assert words + signs / 1.7 <= most or len(snippet.split()) == 1
+
+
+def marked(text: str, *words: str) -> list[str]:
+    return [text[start:end] for start, end in marks(text, words)]
+
+
+def test_the_words_of_a_query_are_marked_in_any_form_and_language() -> None:
+    assert marked("The DISKs are full: 磁盘空间不足", "disk", "full", "磁盘", "盘空") == [
+        "DISKs",
+        "full",
+        "磁盘空",
+    ]
+    assert marked("Ｄisk ﬁle ǅ disk", "disk") == ["Ｄisk", "disk"]
+    assert marked("a diskette", "disk") == []
+    assert marked("", "disk") == marked("disk") == []
+
+
+@given(st.text(), st.lists(st.text(min_size=1, max_size=4), max_size=4))
+def test_marks_lie_within_the_text_in_order_and_apart(text: str, words: list[str]) -> None:
+    places = [0, *(place for pair in marks(text, words) for place in pair), len(text)]
+    assert places == sorted(places)
+    assert all(start < end for start, end in marks(text, words))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_gamma.truths.folding import Folder, FoldItem, fold, mask
+from kernel_gamma.truths.folding import Folder, FoldItem, fold, mask, names_joined
 
 T = datetime(2026, 9, 11, 8, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ def test_records_that_differ_in_times_and_numbers_count_as_one() -> None:
     zone = ZoneInfo("Asia/Shanghai")
     for hour in (3, 1, 2):
         moment = (T + timedelta(hours=hour)).astimezone(zone)
-        folder.add(f"{moment.isoformat()} 磁盘 sda 使用率 {hour * 7}%，来自 10.0.0.{hour}", moment, "alert")
+        folder.add(f"{moment.isoformat()} 磁盘 sda 使用率 {hour * 7}%，来自 10.0.0.1:{hour}", moment, "alert")
     (group,) = folder.groups
     assert (group.representative, group.count, group.members) == (0, 3, [0, 1, 2])
     assert (group.first, group.last) == (T + timedelta(hours=1), T + timedelta(hours=3))
@@ -71,11 +71,35 @@ def test_the_hour_told_twice_has_a_first_and_a_last() -> None:
         ("the link to the store in the second hall of the old building is {} since {}", ("up", "down")),
         ("nightly backup of the customers to the remote vault ended with {} after {} s", ("error", "ok")),
         ("connection from alpha to the broker of billing at {} lost {} times again", ("web-01", "web-02")),
+        ("connection from alpha to the broker of billing at {} lost {} times again", ("srv2", "srv3")),
+        ("disk full on {} after {} s", ("web-01", "web-02")),
+        ("{} 的磁盘已满，用时{}秒", ("主机01", "主机02")),
+        ("{} lost {} packets", ("10.0.0.1", "10.0.0.2")),
+        ("{} lost {} packets", ("fe80::1", "fe80::2")),
         ("昨夜对客户数据进行的备份到远端保险库的任务结果为{}，一共耗时{}秒，请查看", ("正常", "异常")),
     ],
 )  # fmt: skip
 def test_records_with_different_words_never_fold(one: str, other: tuple[str, str]) -> None:
     assert counts(*(one.format(word, number) for word in other for number in (1, 22))) == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "web-01 runs at {}% of {} ms, pid {}",
+        "节点{}个正常，主机01 用时 {} 秒，pid {}",
+        "10.0.0.1:{} answered in {} s after {} tries",
+        "job-{}4213 took {} s on [::1]:{}",
+        "at 08:{}1:1{} disk sda {}%",
+    ],
+)
+def test_times_counts_durations_shares_and_process_numbers_fold_beside_names(text: str) -> None:
+    assert counts(*(text.format(n, n, n) for n in range(1, 5))) == [4]
+
+
+def test_a_text_without_numbered_names_is_compared_as_it_is() -> None:
+    for text in ("disk full", "12:34:56 std::vector 节点3个", "550e8400-e29b-41d4-a716-446655440000 v1.2"):
+        assert names_joined(text) is text
 
 
 def test_the_same_words_fold_when_little_but_punctuation_differs() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from kernel_gamma.contracts.truths import KEY, category_of, check_key
-from kernel_gamma.truths.keys import generated_key, prefixes_of
+from kernel_gamma.truths.keys import generated_key, key_of_second, prefixes_of
 
 ULID = "01J8ZQ4W0000000000000000AB"
 
@@ -49,3 +49,9 @@ def test_a_generated_key_has_its_time_in_utc_and_files_by_its_category(at: datet
     assert check_key(key) == key
     assert category_of(key) == "incident"
     assert prefixes_of(key) == ("incident", "incident.disk")
+
+
+def test_a_key_can_be_made_of_a_second_before_and_after_1970() -> None:
+    assert key_of_second("a", 0, ULID) == f"a.19700101T000000Z.{ULID}"
+    assert key_of_second("a", -1, ULID) == f"a.19691231T235959Z.{ULID}"
+    assert key_of_second("a.b", 86_399, ULID) == f"a.b.19700101T235959Z.{ULID}"

@@ -6,7 +6,7 @@ import pytest
 from tests.fakes import START
 
 from kernel_gamma.contracts.truths import TASK_TYPES, Search
-from kernel_gamma.truths.need import TASK_CATEGORIES, need_of
+from kernel_gamma.truths.need import CATEGORY_WORDS, TASK_CATEGORIES, in_its_time, need_of
 
 DAY = START.replace(hour=0, minute=0, second=0, microsecond=0)
 
@@ -59,3 +59,53 @@ def test_every_task_type_says_what_it_prefers() -> None:
         need = need_of(Search(query="disk", task_type=task_type), START)
         assert need.preferred == set(TASK_CATEGORIES[task_type])
     assert need_of(Search(query="disk"), START).preferred == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("errors today", "error"),
+        ("show me all the errors of yesterday", "error"),
+        ("今天的错误", "error"),
+        ("列出今天的錯誤", "error"),
+        ("alerts yesterday", "alert"),
+        ("昨天的报警", "alert"),
+        ("昨天有没有告警？", "alert"),
+        ("incidents last week", "incident"),
+        ("上周发生了什么事故", "incident"),
+        ("巡检", "inspection"),
+        ("latest deployments", "deploy"),
+        ("昨天的日记", "diary"),
+    ],
+)
+def test_a_word_for_a_category_names_it_and_nothing_else_need_stand_there(query: str, named: str) -> None:
+    need = need_of(Search(query=query), START)
+    assert (need.named, need.nothing_but_names) == ((named,), True)
+    assert need.terms  # where the category holds nothing they are words like any other
+
+
+@pytest.mark.parametrize("query", ["disk errors yesterday", "昨天磁盘的错误", "error code 500"])
+def test_beside_other_words_a_category_is_named_but_asks_for_more(query: str) -> None:
+    need = need_of(Search(query=query), START)
+    assert (need.named, need.nothing_but_names) == (("error",), False)
+
+
+@pytest.mark.parametrize(
+    "query", ["", "disk full", "terror", "error_log x", "yesterday", "磁盘", "asterisks"]
+)
+def test_a_part_of_a_word_names_no_category(query: str) -> None:
+    need = need_of(Search(query=query), START)
+    assert (need.named, need.nothing_but_names) == ((), False)
+
+
+def test_the_time_beside_a_category_becomes_a_range() -> None:
+    need = in_its_time(need_of(Search(query="errors yesterday", end=START - timedelta(hours=20)), START))
+    assert (need.start, need.wished) == (DAY - timedelta(days=1), None)
+    assert need.end == START - timedelta(hours=20)
+    plain = need_of(Search(query="errors"), START)
+    assert in_its_time(plain) is plain
+
+
+def test_every_category_has_words_of_both_languages() -> None:
+    for words in CATEGORY_WORDS.values():
+        assert {word.isascii() for word in words.split("|")} == {True, False}

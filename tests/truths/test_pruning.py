@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fakes import START, FakeClock
@@ -143,6 +144,27 @@ def test_a_longer_prefix_keeps_its_own_limit(tmp_path: Path, clock: FakeClock) -
         "metrics.d1", "metrics.d4", "metrics.d20", "metrics.raw.d1", "garden.pots.d1", "garden.pots.d4",
         *(name for name in names if name.startswith(("metrics.keep.", "garden.d"))),
     }  # fmt: skip
+    store.close()
+
+
+def test_what_is_written_again_while_others_go_stays_by_the_limit_of_its_own_class(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long, short = (
+        RetentionClass(("metrics",), 30, chain=False),
+        RetentionClass(("metrics.raw",), 2, chain=False),
+    )
+    store = open_truths(tmp_path / "memory.db", clock, retention=Retention((long, short)))
+    store.upsert_many([old("metrics.a", 40), old("metrics.raw.a", 3)])
+    delete = store.delete
+
+    def meanwhile(keys: list[str], **more: Any) -> int:
+        store.upsert(old("metrics.a", 20))  # younger than its own limit, older than that of metrics.raw.
+        return delete(keys, **more)
+
+    monkeypatch.setattr(store, "delete", meanwhile)
+    prune(store, store.retention, clock.now())
+    assert keys(store) == {"metrics.a"}
     store.close()
 
 

@@ -108,7 +108,8 @@ def test_a_day_is_24_hours_also_when_the_clocks_are_changed() -> None:
 
 def test_what_must_be_asked_for() -> None:
     retention = Retention.default()
-    assert retention.asked_only() == {"assembly", "metrics", "performance", "debug", "temp"}
+    short = {"assembly", "metrics", "performance", "debug", "temp"}
+    assert retention.asked_only() == {*short, "static", "proposal", "tombstone"}
     assert not retention.comes_unasked("assembly.x")
     assert retention.comes_unasked("incident.x")
 
@@ -157,6 +158,14 @@ def test_chain_goes_with_keep_unless_written() -> None:
         ("classes: [{prefixes: [a.], keep: 一周}]", "classes[0].keep", "一周"),
         ("classes: [{prefixes: [a.], keep: forever, chain: often}]", "classes[0].chain", "true or false"),
         ("classes: [{prefixes: [a.], keep: forever, unasked: 1}]", "classes[0].unasked", "true or false"),
+        (
+            "classes: [{prefixes: [a.], keep: 9 days, unasked: false}, "
+            "{prefixes: [b., a.b.], keep: forever, unasked: true}]",
+            "classes[1].unasked",
+            "a.b. cannot come unasked: it lies below a., which must be asked for "
+            "(remove unasked: true here, or write unasked: true for a.)",
+        ),
+        ("classes: [{prefixes: [tombstone.x.], keep: 9 days}]", "classes[0].prefixes", "what was forgotten"),
         ("classes: [{prefixes: [a.b.c.d.], keep: 9 days, unasked: false}]", "classes[0].unasked", "too deep"),
         ("classes: [{prefixes: [a.], keep: 9 days, chain: true}]", "classes[0].chain", "add chain: false"),
         ("classes: [{prefixes: [diary.], keep: 9 days}]", "classes[0]", "the mind's own pages"),
@@ -197,3 +206,21 @@ def test_a_list_of_any_json_never_breaks_the_check() -> None:
     for value in junk:
         with pytest.raises(SettingsError):
             load_retention({"classes": [value]})
+
+
+def test_below_an_asked_only_prefix_nothing_comes_unasked() -> None:
+    retention = loaded(
+        "classes: [{prefixes: [a.], keep: 9 days, unasked: false}, {prefixes: [a.b.], keep: forever}]"
+    )
+    assert not retention.comes_unasked("a.b.c")
+    assert not retention.comes_unasked("a.b")
+    assert retention.comes_unasked("ab.c")
+    deep = loaded("classes: [{prefixes: [a.b.], keep: 9 days, unasked: false}]")
+    assert deep.comes_unasked("a.b")  # a key of that very name lies in a., as for every other rule
+    assert not deep.comes_unasked("a.b.c.d")
+
+
+def test_tombstones_are_kept_for_ever_whatever_the_file_leaves_out() -> None:
+    for retention in (Retention.default(), Retention(())):
+        found = retention.class_of("tombstone.x")
+        assert (found.days, found.chain, found.unasked) == (None, True, False)

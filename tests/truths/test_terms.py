@@ -96,3 +96,24 @@ def test_a_sign_counts_as_half_a_word() -> None:
     assert word_count("") == 1
     assert word_count("磁盘已满") == 3
     assert 9 <= word_count("a b c d e f g h i j " * 3) <= 11
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=127)))
+def test_words_of_ascii_text_are_runs_of_letters_and_digits(text: str) -> None:
+    runs = re.findall("[a-z0-9]+", text.lower())
+    terms = [index_terms(run)[0] for run in runs]
+    assert index_terms(text) == list(dict.fromkeys(terms))
+    assert term_counts(text) == {term: terms.count(term) for term in terms}
+    # the same text among other letters is read by another path
+    assert [term for term in index_terms(f"{text} é") if term != "é"] == index_terms(text)
+
+
+def test_terms_stay_the_same_however_many_words_have_been_read() -> None:
+    before = index_terms("failing disks 0123456789abcdef 404")
+    for number in range(0, 110_000, 10):
+        index_terms(" ".join(_letters(number + step) for step in range(10)))
+    assert index_terms("failing disks 0123456789abcdef 404") == before
+
+
+def _letters(number: int) -> str:
+    return "".join(chr(ord("a") + int(digit)) for digit in f"{number:06d}")

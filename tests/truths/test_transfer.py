@@ -98,6 +98,23 @@ def test_an_export_taken_in_elsewhere_is_the_same_and_sealed_there(
     assert other.search(Search(query="磁盘")).results[0].truth.key == "incident.disk"
 
 
+def test_a_store_with_a_forgotten_record_is_copied_and_exported(
+    store: SqliteTruths, other: SqliteTruths, tmp_path: Path
+) -> None:
+    fill(store)
+    store.delete(["incident.disk"], why="no longer wanted")
+    checked = backup(store, tmp_path / "copy.db")
+    assert (checked.links, checked.forgotten) == (4, 2)
+    report = import_jsonl(other, exported(store, versions=True), zone=ZONE)
+    assert (report.added, report.bad, report.conflicts) == (3, [], [])
+    assert (other.verify().ok, other.verify().forgotten) == (True, 0)
+    assert other.get("incident.disk") is None
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as db, db:
+        db.execute("DELETE FROM truths WHERE key = 'decision.tea'")
+    with pytest.raises(StoreDamaged, match="breaks at link 3"):
+        check_copy(tmp_path / "copy.db")
+
+
 def test_without_versions_the_newest_becomes_the_first(store: SqliteTruths, other: SqliteTruths) -> None:
     fill(store)
     lines = exported(store)

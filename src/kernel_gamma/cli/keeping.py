@@ -41,7 +41,8 @@ FileArgument = Annotated[str, typer.Argument(metavar="FILE|-", show_default=Fals
 def verify(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Prove that no permanent record was altered or lost.
 
-    Walks the hash chain from its first link; exit 1 and the first record that does not fit.
+    Walks the hash chain from its first link; exit 1 and the first record that does not fit. A forgotten
+    record left a tombstone, which counts in its place.
     """
     with open_memory(open_place(home), must_exist=True) as store:
         report = store.verify()
@@ -53,10 +54,11 @@ def verify(home: HomeOption = None, as_json: JsonOption = False) -> None:
                 "broken_key": report.broken_key,
                 "broken_link": report.broken_link,
                 "reason": report.reason or None,
+                "forgotten": report.forgotten,
             }
         )
     elif report.ok:
-        say(f"the chain holds: {counted(report.links, 'link')}")
+        say(f"the chain holds: {counted(report.links, 'link')}{_forgotten(report.forgotten)}")
     else:
         record = report.broken_key or "a record that is gone"
         complain(f"the chain breaks at link {report.broken_link}, {record}: {report.reason}")
@@ -98,9 +100,17 @@ def backup(
     with open_memory(open_place(home), must_exist=True) as store:
         checked = transfer.backup(store, file.expanduser().absolute())
     if as_json:
-        print_json({"file": str(file), "truths": checked.truths, "links": checked.links})
+        print_json(
+            {
+                "file": str(file),
+                "truths": checked.truths,
+                "links": checked.links,
+                "forgotten": checked.forgotten,
+            }
+        )
     else:
-        say(f"{file}: {counted(checked.truths, 'truth')}; the chain holds: {counted(checked.links, 'link')}")
+        links = f"{counted(checked.links, 'link')}{_forgotten(checked.forgotten)}"
+        say(f"{file}: {counted(checked.truths, 'truth')}; the chain holds: {links}")
 
 
 def export(
@@ -170,6 +180,10 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "import": import_,
     "reindex": reindex,
 }
+
+
+def _forgotten(count: int) -> str:
+    return f", {count} of forgotten records (list them with --category tombstone)" if count else ""
 
 
 @contextmanager

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, get_args
 
 import typer
+from rich.text import Text
 
 from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.memory import open_memory
@@ -20,10 +21,21 @@ from kernel_gamma.cli.records import (
     no_truth,
     truth_dict,
 )
-from kernel_gamma.cli.terminal import HomeOption, JsonOption, Usage, note, print_json, print_table, say
+from kernel_gamma.cli.terminal import (
+    HomeOption,
+    JsonOption,
+    Usage,
+    console,
+    note,
+    print_json,
+    print_table,
+    say,
+    shown,
+)
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.truths import Finding, Found, Search, TaskType
 from kernel_gamma.gateway.forms import aware, found_form, last_moment
+from kernel_gamma.truths.excerpts import marks
 
 __all__ = ["COMMANDS"]
 
@@ -51,7 +63,10 @@ LimitOption = Annotated[int, typer.Option(metavar="N", min=1, max=_MOST, help="H
 
 
 def search(  # noqa: PLR0913 - each is an option
-    query: Annotated[str, typer.Argument(metavar="QUERY", show_default=False)] = "",
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[QUERY]...", help="Words; quotes may be left out.", show_default=False),
+    ] = None,
     category: CategoryOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -75,13 +90,15 @@ def search(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Search by words, category and time.
 
-    Words are English or Chinese; words for a time such as "yesterday" or 昨天 count as the time. Without a
-    QUERY the newest come. A QUERY that begins with a dash stands after --. What comes only when asked for
-    (metrics, performance, debug, temp, assembly) needs --category.
+    Words are English or Chinese; words for a time such as "yesterday" or 昨天 count as the time. A standard
+    word for a category, such as errors, alerts, 报警 or 巡检, asks for its records: they come first when only
+    a time stands beside it, and count more beside other words. Without a QUERY the newest come. A QUERY that
+    begins with a dash stands after --. What comes only when asked for (metrics, performance, debug, temp,
+    assembly, tombstone) needs --category.
     """
     place = open_place(home)
     asked = Search(
-        query=query,
+        query=" ".join(query or ()),
         categories=[category_from(name) for name in category or ()],
         start=_since(since, place),
         end=_until(until, place),
@@ -226,6 +243,7 @@ def _finding_dict(asked: Search, finding: Finding) -> dict[str, Json]:
         "returned": len(results),
         "bounded": finding.bounded,
         "terms": list(finding.terms),
+        "categories": list(finding.categories),
         "start_time": rfc3339(finding.start) if finding.start else None,
         "end_time": rfc3339(finding.end) if finding.end else None,
         "results": results,
@@ -237,16 +255,18 @@ def _show_finding(finding: Finding) -> None:
     if finding.start or finding.end:
         start = local_time(finding.start) if finding.start else "the beginning"
         note(f"from {start} to {local_time(finding.end) if finding.end else 'now'}")
+    if finding.categories:
+        note(f"the query names {', '.join(finding.categories)}: such records come first or count more")
     if not finding.results:
         say("nothing was found")
         return
     for found in finding.results:
-        _show_found(found)
+        _show_found(found, finding.terms)
     at_least = "at least " if finding.bounded else ""
     note(f"{len(finding.results)} shown, {at_least}{finding.total} match")
 
 
-def _show_found(found: Found) -> None:
+def _show_found(found: Found, words: Sequence[str]) -> None:
     truth = found.truth
     many = ""
     if found.count > 1:
@@ -254,4 +274,11 @@ def _show_found(found: Found) -> None:
         many = f"  ×{found.count} {local_time(first)} … {local_time(last)}"
     say(f"{truth.key}  {local_time(truth.timestamp)}  {found.similarity:.2f}{many}", "bold")
     for line in found.excerpt.splitlines():
-        say(f"    {line}")
+        told = Text("    ")
+        end = 0
+        for start, after in marks(line, words):
+            told.append(shown(line[end:start]))
+            told.append(shown(line[start:after]), "bold")
+            end = after
+        told.append(shown(line[end:]))
+        console().print(told, soft_wrap=True)

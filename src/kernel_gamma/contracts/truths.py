@@ -180,6 +180,8 @@ class Finding:
     start: datetime | None = None
     end: datetime | None = None
     """The time range that was searched, also when a time word of the query named it."""
+    categories: Sequence[str] = ()
+    """Categories that words of the query named: their records count more, or stand alone first."""
     left_out: Sequence[tuple[str, str]] = ()
     """(key, reason) of ranked records that are not among the results: folded, no budget, below similarity."""
 
@@ -195,3 +197,5 @@ class VerifyReport:
     """The first record that does not fit."""
     broken_link: int | None = None
     reason: str = ""
+    forgotten: int = 0
+    """Of the links as many are of forgotten records: a tombstone stands for them."""

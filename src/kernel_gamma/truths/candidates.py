@@ -19,11 +19,17 @@ from kernel_gamma.truths.keys import prefixes_of
 from kernel_gamma.truths.ranking import rarity
 from kernel_gamma.truths.rows import FIRST_MICROS, LAST_MICROS, SPAN, micros, row_id
 from kernel_gamma.truths.terms import MOST_QUERY_TERMS, QueryTerm
-from kernel_gamma.truths.writing import CUT, ROWS, RUNG
+from kernel_gamma.truths.writing import CUT, PLACE_BITS, ROWS, RUNG
 
 __all__ = ["Candidates", "Scope", "collect", "scope_of"]
 
 _NEWEST = 500
+_LOOKED_THROUGH = 640
+_LOOKED_THROUGH_FILED = 600
+"""So many rows of an expression are sifted by their folders: FTS5 does it slowly, it reads the whole list of
+a folder's rows for a term that stands here and there. Where too few are kept, FTS5 does it still."""
+_CROWDED = 2
+_MOST_FOLDERS = 2000
 _PLACED = 1000
 """Rows whose places are looked up, of all that were taken."""
 _PAIRED = 6
@@ -189,12 +195,13 @@ def collect(
     """
     made, cut = connection.one("get_meta", ROWS), connection.one("get_meta", CUT)
     rows = max(int(made[0]) if made else 0, 1)
+    sieve = _Sieve(connection, scope)
     terms = _rarest(connection, terms, scope, rows)
     found = Candidates(tuple(terms), weights=[0.0] * len(terms), cut=cut is not None)
     ids: dict[int, int] = {}
     full: list[bool] = []
     for number, term in enumerate(terms):
-        oldest, taken = _take(connection, ids, [number], _quoted(term), scope)
+        oldest, taken = _take(sieve, ids, [number], _quoted(term), scope)
         full.append(taken >= _NEWEST)
         holding = float(taken) if not full[-1] else _estimate(connection, rows, oldest, taken, scope)
         found.weights[number] = rarity(rows, holding)
@@ -202,13 +209,13 @@ def collect(
     if wished is not None and any(full):
         for number, term in enumerate(terms):
             if full[number]:
-                _take(connection, ids, [number], _quoted(term), wished)
+                _take(sieve, ids, [number], _quoted(term), wished)
     rare = sorted(range(len(terms)), key=lambda number: -found.weights[number])[:_PAIRED]
     for one, other in combinations(sorted(rare), 2):
         if full[one] or full[other]:
             both = f"{_quoted(terms[one])} AND {_quoted(terms[other])}"
-            _take(connection, ids, [one, other], both, scope)
-    _place(connection, found, ids, wished)
+            _take(sieve, ids, [one, other], both, scope)
+    _place(sieve, found, ids, wished)
     if found.lengths:
         found.mean_length = sum(found.lengths.values()) / len(found.lengths)
     return found
@@ -235,8 +242,76 @@ def _quoted(term: QueryTerm) -> str:
     return f'text:"{term.term}"'
 
 
+class _Sieve:
+    """The newest rows of an expression that lie in the folders of a scope."""
+
+    def __init__(self, connection: Connection, scope: Scope) -> None:
+        self._db = connection
+        self._filed = scope.only is not None
+        self._folders: frozenset[int] | None = frozenset()
+        """Of `only` or of `without`, with all that lie in them; None = FTS5 is to look after them."""
+        self._places: dict[int, tuple[int, int]] = {}
+        numbers = scope.without if scope.only is None else scope.only
+        if numbers:
+            listed = connection.all("folders_under", f"[{','.join(map(str, numbers))}]")
+            folders = frozenset(row[0] for row in listed)
+            # a level is no folder: FTS5 alone knows it
+            self._folders = None if scope.levels or len(folders) > _MOST_FOLDERS else folders
+
+    def newest(self, expression: str, scope: Scope) -> list[int]:
+        """At most 500, the newest first. `scope`: the one it was made for, or a shorter time of it."""
+        if self._folders is not None and not self._folders and not self._filed:
+            return self._matching(expression, scope, _NEWEST)
+        if self._folders is not None and (self._filed or not self._crowded(expression, scope)):
+            most = _LOOKED_THROUGH_FILED if self._filed else _LOOKED_THROUGH
+            taken = self._matching(expression, scope, most)
+            if len(taken) < most or not self._filed:
+                kept = self._sifted(taken)
+                if len(taken) < most or len(kept) >= _NEWEST:
+                    return kept[:_NEWEST]
+                self._folders = None  # most rows lie elsewhere: of the next terms too
+        return self._matching(scope.within(expression), scope, _NEWEST)
+
+    def places(self, ids: Iterable[int]) -> Iterable[tuple[int, int, int]]:
+        """(row, place, length) of those that stand."""
+        ids = list(ids)
+        self._look_up(ids)
+        known = self._places.get
+        return [(id_, *found) for id_ in ids if (found := known(id_)) is not None]
+
+    def _crowded(self, expression: str, scope: Scope) -> bool:
+        """Whether its rows stand close together: FTS5 reads the folder's list no further than they go."""
+        glance = self._matching(expression, scope, _GLANCE)
+        if len(glance) < _GLANCE:
+            return False
+        (after,) = self._db.one("rungs_from", glance[0]) or (0,)
+        (passed,) = self._db.one("rungs_from", glance[-1]) or (0,)
+        return bool(passed - after <= _CROWDED)
+
+    def _matching(self, expression: str, scope: Scope, most: int) -> list[int]:
+        rows = self._db.all("matching_rows", expression, scope.first, scope.last, most)
+        return [id_ for (id_,) in rows]
+
+    def _sifted(self, ids: Sequence[int]) -> list[int]:
+        self._look_up(ids)
+        known, folders, filed = self._places.get, self._folders or (), self._filed
+        return [
+            id_
+            for id_ in ids
+            if (found := known(id_)) is not None and ((found[0] >> PLACE_BITS) in folders) is filed
+        ]
+
+    def _look_up(self, ids: Iterable[int]) -> None:
+        missing = [id_ for id_ in ids if id_ not in self._places]
+        if missing:
+            missing.sort()
+            numbers = f"[{','.join(map(str, missing))}]"
+            for id_, place, length in self._db.all("places_of_rows", numbers):
+                self._places[id_] = place, length
+
+
 def _take(
-    connection: Connection,
+    sieve: _Sieve,
     ids: dict[int, int],
     numbers: Sequence[int],
     expression: str,
@@ -246,14 +321,14 @@ def _take(
     bits = 0
     for number in numbers:
         bits |= 1 << number
-    taken = connection.all("matching_rows", scope.within(expression), scope.first, scope.last, _NEWEST)
+    taken = sieve.newest(expression, scope)
     known = ids.get
-    for (id_,) in taken:
+    for id_ in taken:
         ids[id_] = known(id_, 0) | bits
-    return (taken[-1][0] if taken else 0), len(taken)
+    return (taken[-1] if taken else 0), len(taken)
 
 
-def _place(connection: Connection, found: Candidates, ids: dict[int, int], wished: Scope | None) -> None:
+def _place(sieve: _Sieve, found: Candidates, ids: dict[int, int], wished: Scope | None) -> None:
     """Find out where the weightiest rows stand; looking all of them up would cost more than all the rest."""
     held: dict[int, float] = {}
     for bits in set(ids.values()):
@@ -262,8 +337,7 @@ def _place(connection: Connection, found: Candidates, ids: dict[int, int], wishe
     first, last = (wished.first, wished.last) if wished is not None else (1, 0)
     inside = {id_: bits for id_, bits in ids.items() if first <= id_ <= last}
     best.update(_heaviest(inside, held, _PLACED))
-    numbers = f"[{','.join(map(str, sorted(best)))}]"
-    for id_, place, length in connection.all("places_of_rows", numbers):
+    for id_, place, length in sieve.places(sorted(best)):
         found.rows[place] = ids[id_]
         found.lengths[place] = length
         if first <= id_ <= last:

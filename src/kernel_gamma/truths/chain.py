@@ -16,12 +16,13 @@ What a link is, so that anybody can recompute it with any SHA-256:
 The lengths keep neighbours apart: ("ab", "c") and ("a", "bc") make different links. What may change without
 a new version (the lock, trust, when it was written, the row it stands in) is not hashed. Links follow each
 other in the order of writing, numbered 1, 2, 3, … without a gap, one for each version, superseded ones too.
+A forgotten record leaves its link here, and a tombstone further on that names it: see tombstones.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 __all__ = ["GENESIS", "Broken", "Link", "first_broken", "link_of"]
@@ -68,9 +69,11 @@ def link_of(
     return hashlib.sha256(b"".join((prev, *framed))).digest()
 
 
-def first_broken(links: Iterable[Link]) -> Broken | int:
+def first_broken(links: Iterable[Link], forgotten: Mapping[int, bytes] | None = None) -> Broken | int:
     """Walk a whole chain, links in the order of their numbers, from the first on.
 
+    `forgotten`: link -> SHA-256 of what tombstones name; such a link may lack its record. It still seals
+    what stands before it: the next link was made of it.
     How many there are when all of them fit, else where it breaks. Lost links at the end cannot be seen in
     the chain alone: compare the number of the last one with what was noted elsewhere.
     """
@@ -78,7 +81,8 @@ def first_broken(links: Iterable[Link]) -> Broken | int:
     for found in links:
         if found.link != checked + 1:
             return Broken(checked + 1, None, f"link {checked + 1} is missing", checked)
-        reason = _misfit(prev, found)
+        gone = found.key is None and forgotten is not None and forgotten.get(found.link) == found.sha256
+        reason = "" if gone else _misfit(prev, found)
         if reason:
             return Broken(found.link, found.key, reason, checked)
         prev, checked = found.sha256, found.link

@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 _READERS = 4
 """Connections that may read at once; a further reader waits for one."""
 _WAIT_SEC = 30
-_WRITER_CACHE_KB = 16_000
+_WRITER_CACHE_KB = 32_000
 _READER_CACHE_KB = 8_000
 
 _FIRST_SCHEMA = """

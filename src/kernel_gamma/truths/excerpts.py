@@ -18,13 +18,24 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.truths.terms import index_terms, normal
 from kernel_gamma.words import SIGNS, WORD
 
-__all__ = ["cut_snippets", "excerpt", "searchable_text"]
+__all__ = ["TEXT_VERSION", "cut_snippets", "excerpt", "marks", "searchable_text"]
+
+TEXT_VERSION = 2
+"""Grows when the same record gives another text: an index of another version is built anew."""
 
 _MOST_BYTES = 200_000
 _MOST_VALUES = 100_000
 _MOST_NAME = 200
 _UNNAMED = frozenset({"", "text", "content", "message", "summary", "body", "description"})
 """Fields whose name says nothing: their strings stand alone."""
+_RECEIPT = frozenset({"trace_id", "node", "passage_id", "session_key"})
+"""A record with all of them is a receipt of the daemon."""
+_RECEIPT_IDS = _RECEIPT | {"action_id"}
+_EVENT_IDS = frozenset({"id", "trace_id"})
+_SET_ASIDE = frozenset({"path", "error", "detail", "node", "attempts", "time"})
+"""What the receipt of a file in dead_letter/ holds, and mostly a trace_id."""
+_BEGAN = frozenset({"version", "boot", "pid"})
+"""What a receipt of a start holds."""
 
 _JOIN = " … "
 _LONGEST_WORD = 200
@@ -45,15 +56,38 @@ _TELLING = re.compile(r"[0-9]|\b[A-Z][A-Za-z]*[A-Z0-9_]|(?<=[a-z,] )[A-Z][a-z]")
 
 def searchable_text(description: str, value: Json) -> str:
     """What a record says, one line a value, at most 200 kB of UTF-8: a string as it is where its field's name
-    says nothing, else `name: value`, nested names joined with dots. List places are no names."""
+    says nothing, else `name: value`, nested names joined with dots. List places are no names. Ids in the
+    daemon's receipts are left out: every one of them holds several, and they are no words."""
     lines = [description] if description else []
     room = _MOST_BYTES - _size(description)
-    for line in _lines(value):
+    for line in _lines(_without_ids(value)):
         room -= _size(line) + 1
         lines.append(line)
         if room < 0:
             break
     return _shortened("\n".join(lines)) if room < 0 else "\n".join(lines)
+
+
+def _without_ids(value: Json) -> Json:
+    """A receipt of the daemon without its ids, any other value as it is; what a tool was given stays."""
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == _BEGAN:
+        return {"version": value["version"]}
+    if value.keys() - {"trace_id"} == _SET_ASIDE:
+        return {name: value[name] for name in ("path", "error", "detail")}
+    if not value.keys() >= _RECEIPT:
+        return value
+    told = {name: each for name, each in value.items() if name not in _RECEIPT_IDS}
+    events = told.get("events")
+    if isinstance(events, (list, tuple)):
+        told["events"] = [
+            {name: each for name, each in event.items() if name not in _EVENT_IDS}
+            if isinstance(event, dict)
+            else event
+            for event in events
+        ]
+    return told
 
 
 def _lines(value: Json) -> Iterator[str]:
@@ -134,6 +168,26 @@ def excerpt(text: str, terms: Sequence[str], max_chars: int) -> str:
             out.append(gap if before + 1 == number and len(gap) <= len(_JOIN) else _JOIN)
         out.append(text[piece.start : piece.end])
     return "".join(out)
+
+
+def marks(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
+    """Where (start, end) the words or terms of a query stand in an excerpt, in order: for showing them.
+
+    English words of one stem are one word; Chinese, Japanese and Korean ones are found by their signs.
+    """
+    folded = "".join(normal(sign) if len(normal(sign)) == 1 else sign for sign in text)
+    stems = set(words) | {stem for word in words if not _RUN.search(word) for stem in index_terms(word)}
+    found = [(m.start(), m.end()) for m in _WORDS.finditer(folded) if not stems.isdisjoint(index_terms(m[0]))]
+    for word in words:
+        if _RUN.search(word):
+            found.extend((m.start(), m.end()) for m in re.finditer(re.escape(normal(word)), folded))
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def _scores(text: str, pieces: Sequence[_Piece], terms: Sequence[str]) -> list[tuple[float, frozenset[str]]]:

@@ -2,7 +2,8 @@
 
 A text is masked (times, addresses, ids and numbers become placeholders) and compared by its exact mask; only
 a mask not seen before is compared further, with rapidfuzz, and only against masks that hold the same words in
-the same order. So two records that say different words never fold, however long they are and however
+the same order. Numbers that name a thing (`web-01`, an IP address) are words: two hosts are no two cases of
+one thing. So two records that say different words never fold, however long they are and however
 little they differ ("up" and "down"), and the cost of a record does not grow with their number.
 """
 
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 
 from rapidfuzz import fuzz
 
-__all__ = ["FoldItem", "Folder", "Group", "fold", "mask"]
+__all__ = ["FoldItem", "Folder", "Group", "fold", "mask", "names_joined"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RATIO = 97.0
@@ -78,6 +79,34 @@ _FULL_WIDTH = {0xFF10 + digit: ord("0") + digit for digit in range(10)}
 _DIGIT = re.compile("[0-9]")
 _PLACEHOLDER = re.compile("<(?:t|ip|n)>")
 _NAME = re.compile(r"[^\W_]+(?:[-_.][^\W_]+)*")
+_NUMBERED_NAME = re.compile(r"(?<=[A-Za-z])[-_](?=[0-9]{1,3}(?![0-9A-Za-z]))")
+"""`web-01`; with more digits it is a number, of a job or a block."""
+_NUMBERED_SIGNS = re.compile(
+    r"(主机|主機|服务器|伺服器|节点|節點|机器|機器|实例|實例)[-_#]?([0-9]{1,3})(?![0-9A-Za-z%.个個台次]|号?[0-9])"
+)
+"""`主机01`, but not `节点3个`: that is a count."""
+_ADDRESS = re.compile(
+    r"(?<![\w.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?!\.?[0-9A-Za-z])"
+    r"|(?<![\w:])(?:(?:[0-9A-Fa-f]{1,4}:){1,7}|:)(?::[0-9A-Fa-f]{1,4}){1,7}(?![\w:])"
+    r"|(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){5,7}[0-9A-Fa-f]{1,4}(?![\w:])"
+)
+_LETTERS = str.maketrans("0123456789.:", "ghijklmnopqr")
+
+
+def names_joined(text: str) -> str:
+    """The text with each name that ends in a number, and each IP address, made one word of letters.
+
+    Only for comparing: `web-01` and `web-02`, `10.0.0.1` and `10.0.0.2` stay different then. A port is no
+    part of an address. The text itself when it holds none.
+    """
+    if not _DIGIT.search(text):
+        return text
+    text = _NUMBERED_NAME.sub("x", text)
+    if not text.isascii():
+        text = _NUMBERED_SIGNS.sub(_as_letters, text)
+    if text.count(".") > 2 or "::" in text or text.count(":") > 4:
+        text = _ADDRESS.sub(_as_letters, text)
+    return text
 
 
 def mask(text: str, *, numbers: bool = True) -> str:
@@ -163,6 +192,8 @@ class Folder:
 
     def _find(self, text: str, family: str) -> int:
         numbers = family.split(".", 1)[0] not in _FACT_FAMILIES
+        if numbers:
+            text = names_joined(text)
         masked = mask(text, numbers=numbers)
         short = len(masked) < _SHORT
         # a short text whose numbers are gone says little: elsewhere the same words may mean another thing
@@ -189,6 +220,10 @@ def fold(items: Iterable[FoldItem]) -> list[Group]:
     for item in items:
         folder.add(item.text, item.at, item.family)
     return folder.groups
+
+
+def _as_letters(match: re.Match[str]) -> str:
+    return match[0].lower().translate(_LETTERS)
 
 
 def _set_aside(match: re.Match[str]) -> str:

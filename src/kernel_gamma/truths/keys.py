@@ -6,7 +6,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
-__all__ = ["generated_key", "prefixes_of"]
+__all__ = ["generated_key", "key_of_second", "prefixes_of"]
 
 _TIMESTAMP = re.compile(r"\d{8}T\d{6}Z?|\d{4}-\d{2}-\d{2}(?:T[\d-]+Z?)?|\d{8,17}")
 _DEEPEST = 3
@@ -34,7 +34,12 @@ def _folders(path: str) -> tuple[str, ...]:
 
 def generated_key(category: str, timestamp: datetime, ulid: str) -> str:
     """`<category>.<UTC timestamp>.<ulid>`, as dual-channel.md has it."""
-    day, second = divmod((timestamp - _EPOCH) // timedelta(seconds=1), 86_400)
+    return key_of_second(category, (timestamp - _EPOCH) // timedelta(seconds=1), ulid)
+
+
+def key_of_second(category: str, second: int, ulid: str) -> str:
+    """The same, of so many seconds since 1970."""
+    day, second = divmod(second, 86_400)
     minute, second = divmod(second, 60)
     return f"{category}.{_day(day)}T{minute // 60:02d}{minute % 60:02d}{second:02d}Z.{ulid}"
 

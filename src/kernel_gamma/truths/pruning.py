@@ -56,15 +56,18 @@ def prune(
             due = [(key, prefix) for key, prefix, at in found if at < limits.get(prefix, at)]
             for _, prefix in due:
                 gone[prefix] += 1
-            if due and not dry_run:
-                store.delete([key for key, _ in due], before=moment(latest, UTC))
+            if not dry_run:
+                # each class by its own limit: what was written anew meanwhile may have become younger
+                for prefix in dict.fromkeys(prefix for _, prefix in due):
+                    going = [key for key, found in due if found == prefix]
+                    store.delete(going, before=moment(limits[prefix], UTC))
         for rows in _batches(store, "due_versions", category, latest):
             old = [(number, retention.prefix_of(key), at, stands) for number, key, at, stands in rows]
-            going = [(n, prefix) for n, prefix, at, stands in old if at < limits.get(prefix, at) <= stands]
-            for _, prefix in going:
+            past = [(n, prefix) for n, prefix, at, stands in old if at < limits.get(prefix, at) <= stands]
+            for _, prefix in past:
                 gone[prefix] += 1
-            if going and not dry_run:
-                _drop_versions(store, [number for number, _ in going])
+            if past and not dry_run:
+                _drop_versions(store, [number for number, _ in past])
     return {prefix: count for prefix, count in gone.items() if count}
 
 

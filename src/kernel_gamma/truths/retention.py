@@ -43,7 +43,7 @@ class RetentionClass:
     chain: bool = True
     """Each version gets a link in the hash chain; only for what is kept for ever."""
     unasked: bool = True
-    """False: found only when a category names it."""
+    """False: found only when a category names it; so are all longer prefixes."""
 
 
 OTHERS = RetentionClass(())
@@ -52,6 +52,9 @@ OTHERS = RetentionClass(())
 _OWN_PAST = RetentionClass(tuple(sorted(SELF_CATEGORIES)), chain=False)
 """An index of Markdown files: made anew whenever they change, so it is neither sealed nor pruned."""
 
+_TOMBSTONES = RetentionClass(("tombstone",), unasked=False)
+"""What was forgotten: without it the hash chain would not hold."""
+
 _SHIPPED = (
     RetentionClass(("incident", "inspection")),
     RetentionClass(("task", "result")),
@@ -59,6 +62,7 @@ _SHIPPED = (
     RetentionClass(("error", "alert")),
     RetentionClass(("decision", "risk")),
     RetentionClass(("style", "brand", "template", "spec")),
+    RetentionClass(("static", "proposal"), unasked=False),
     RetentionClass(("metrics", "performance"), days=30, chain=False, unasked=False),
     RetentionClass(("debug", "temp"), days=7, chain=False, unasked=False),
     RetentionClass(("assembly",), days=30, chain=False, unasked=False),
@@ -79,7 +83,7 @@ class Retention:
 
     @cached_property
     def _by_prefix(self) -> Mapping[str, RetentionClass]:
-        own = dict.fromkeys(_OWN_PAST.prefixes, _OWN_PAST)
+        own = dict.fromkeys(_OWN_PAST.prefixes, _OWN_PAST) | {"tombstone": _TOMBSTONES}
         return own | {prefix: found for found in self.classes for prefix in found.prefixes}
 
     @cached_property
@@ -104,8 +108,13 @@ class Retention:
         return self.class_of(key).chain
 
     def comes_unasked(self, key: str) -> bool:
-        """Whether a search without categories may find it."""
-        return self.class_of(key).unasked
+        """Whether a search without categories may find it: not where any prefix of it is asked-only."""
+        parts = (key.rpartition(".")[0] or key).split(".")
+        return self._hidden.isdisjoint(".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+    @cached_property
+    def _hidden(self) -> frozenset[str]:
+        return frozenset(prefix for prefix, found in self._by_prefix.items() if not found.unasked)
 
     def due(self, now: datetime) -> list[tuple[str, datetime]]:
         """(prefix, moment) of each prefix with a limit: what is older than the moment may go.
@@ -122,7 +131,7 @@ class Retention:
 
     def asked_only(self) -> set[str]:
         """Prefixes (without the dot at their end) that a search must name to find what lies in them."""
-        return {prefix for prefix, found in self._by_prefix.items() if not found.unasked}
+        return set(self._hidden)
 
     def shortened(self) -> list[tuple[str, int]]:
         """(prefix, days) of what is shipped as permanent and here is not; doctor tells of it."""
@@ -152,6 +161,7 @@ def load_retention(document: Mapping[str, Json], file: str = RETENTION_FILE) -> 
         raise SettingsError(file, "classes", f"must be a list, is {json_kind(written)}", _EXAMPLE)
     classes = tuple(_class_from(entry, f"classes[{number}]", file) for number, entry in enumerate(written))
     _check_once(classes, file)
+    _check_hidden(written, classes, file)
     return Retention(classes)
 
 
@@ -174,6 +184,9 @@ def _class_from(entry: Json, key: str, file: str) -> RetentionClass:
         mend = "add chain: false, or keep: forever"
         raise SettingsError(file, f"{key}.chain", "what stands in the hash chain is kept for ever", mend)
     for prefix in prefixes:
+        if category_of(prefix) == "tombstone":
+            problem = f"{prefix}. tells what was forgotten: kept for ever, in the hash chain"
+            raise SettingsError(file, f"{key}.prefixes", problem, "remove it from the list")
         if category_of(prefix) in SELF_CATEGORIES and (chain or days is not None):
             problem = f"{prefix}. is the index of the mind's own pages: kept as long as they are, not sealed"
             raise SettingsError(file, key, problem, "write keep: forever, chain: false")
@@ -224,3 +237,17 @@ def _check_once(classes: Sequence[RetentionClass], file: str) -> None:
                     file, f"classes[{number}].prefixes", f"{prefix}. stands in {where} too", "remove one"
                 )
             seen[prefix] = number
+
+
+def _check_hidden(written: Sequence[Json], classes: Sequence[RetentionClass], file: str) -> None:
+    """A search leaves out whole folders, so nothing below an asked-only prefix can come unasked."""
+    hidden = {prefix for found in classes if not found.unasked for prefix in found.prefixes}
+    for number, (entry, found) in enumerate(zip(written, classes, strict=True)):
+        if not isinstance(entry, dict) or entry.get("unasked") is not True:
+            continue  # where nothing is written, the shorter prefix decides
+        for prefix in found.prefixes:
+            above = next((name for name in sorted(hidden) if prefix.startswith(f"{name}.")), None)
+            if above is not None:
+                problem = f"{prefix}. cannot come unasked: it lies below {above}., which must be asked for"
+                mend = f"remove unasked: true here, or write unasked: true for {above}."
+                raise SettingsError(file, f"classes[{number}].unasked", problem, mend)

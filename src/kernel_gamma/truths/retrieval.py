@@ -6,37 +6,35 @@ around; then fold near-duplicates, cut excerpts, keep to the token budget, and s
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from kernel_gamma.contracts.ports import Clock
-from kernel_gamma.contracts.truths import SELF_CATEGORIES, Finding, Found, Search, Truth
+from kernel_gamma.contracts.truths import SELF_CATEGORIES, Finding, Found, Search, Truth, category_of
 from kernel_gamma.truths.candidates import Candidates, Scope, collect, scope_of
+from kernel_gamma.truths.counting import Counting, any_of, array_of
 from kernel_gamma.truths.database import Connection, Database
-from kernel_gamma.truths.need import Need, need_of
-from kernel_gamma.truths.ranking import MOST_STRENGTH, Ranked, judged, neighbour_share, raised, rank, strength
+from kernel_gamma.truths.listing import newest_first
+from kernel_gamma.truths.need import Need, in_its_time, need_of
+from kernel_gamma.truths.ranking import Ranked, judged, raised
 from kernel_gamma.truths.results import MOST_LEFT_OUT, Results, Weighed
 from kernel_gamma.truths.retention import Retention
-from kernel_gamma.truths.rows import found_by, micros, truth_of, who_of
+from kernel_gamma.truths.rows import micros, truth_of, who_of
 from kernel_gamma.truths.semantic import Semantic
-from kernel_gamma.truths.terms import index_terms, term_counts, word_count
+from kernel_gamma.truths.terms import index_terms
+from kernel_gamma.truths.weighing import UNWISHED, exactly, ordered_rows, weights_of
 
 __all__ = ["Retrieval"]
 
 _WEIGHED = 32
 _SPARE = 16
 """Of the ranked records as many at least are read whole, weighed exactly and put in their last order."""
-_DIG = 2000
-"""Past as many ranked rows near-duplicates are not looked behind any more."""
-_UNWISHED = 0.5
 _OTHER_CATEGORY = 0.9
 _MEANING = 0.4
 """Of what words leave open, meaning the same settles so much: a share stays a share."""
 _MEANT = 24
 """Of records without a word of the query as many at least are weighed."""
-_COUNTED_EXACTLY = 1000
-_WHOLE_CHARS = 20_000
 _LEAST_AROUND = 0.25
 """A row that holds no word of the query is worth this share of the best, or it is none."""
 
@@ -55,8 +53,9 @@ class Retrieval:
     ) -> None:
         """`bound`: matches are counted exactly up to here. Without `count_tokens` they are estimated."""
         self._clock = clock
+        self._retention = retention
         self._asked_only = tuple(retention.asked_only())
-        self._bound = bound
+        self._counting = Counting(bound)
         self._semantic = semantic
         self._results = Results(clock.zone, count_tokens)
 
@@ -64,14 +63,9 @@ class Retrieval:
         """One search, on one state of the store."""
         need = need_of(search, self._clock.now())
         with database.read() as connection:
-            scope = scope_of(
-                connection,
-                categories=[*search.categories] or _levels_categories(search),
-                levels=search.levels,
-                asked_only=self._asked_only,
-                start=need.start,
-                end=need.end,
-            )
+            if need.nothing_but_names and (found := self._named(connection, search, in_its_time(need))):
+                return found
+            scope = self._scope(connection, search, need)
             if search.limit <= 0 or scope.only == ():
                 return self._finding(need, 0, (), ())
             if not need.terms:
@@ -80,50 +74,69 @@ class Retrieval:
                 return self._listed(connection, search, need, scope)
             return self._ranked(connection, search, need, scope)
 
+    def _scope(self, connection: Connection, search: Search, need: Need) -> Scope:
+        return scope_of(
+            connection,
+            categories=[*search.categories] or _levels_categories(search),
+            levels=search.levels,
+            asked_only=self._asked_only,
+            start=need.start,
+            end=need.end,
+        )
+
     # ---- without words
 
     def _listed(self, connection: Connection, search: Search, need: Need, scope: Scope) -> Finding:
         """The newest of the scope."""
-        truths = self._in_time_order(connection, search, need, scope)
-        weighed = (Weighed(truth, fold, 1.0, "", 1.0, 0.0) for truth, fold in truths)
+        weighed = self._newest(connection, search, need, scope)
         results, left_out = self._results.choose(connection, search, scope, weighed, ())
-        total = self._count_listed(connection, scope)
+        total = self._counting.listed(connection, scope)
         return self._finding(need, max(total, len(results)), results, left_out)
 
-    def _in_time_order(
-        self, connection: Connection, search: Search, need: Need, scope: Scope
-    ) -> Iterator[tuple[Truth, int]]:
-        last, seen, portion = scope.last, 0, max(2 * search.limit, 50)
-        while seen < _DIG + search.limit:
-            if scope.under:
-                rows = connection.all("newest_under", _names(scope.under), scope.first, last, portion)
-            elif scope.only is not None:
-                rows = connection.all("newest_filed", scope.filed, scope.first, last, portion)
-            else:
-                rows = connection.all("newest_rows", _array(scope.without), scope.first, last, portion)
-            if not rows:
-                return
-            for row in sorted(connection.all("truths_by_ids", _array(row[0] for row in rows)), reverse=True):
-                truth = truth_of(row, self._clock.zone)
-                if self._allowed(truth, search, need):
-                    yield truth, row[13]
-            last = rows[-1][0] - 1
-            seen += len(rows)
+    def _newest(self, connection: Connection, search: Search, need: Need, scope: Scope) -> Iterator[Weighed]:
+        return newest_first(
+            connection,
+            scope,
+            limit=search.limit,
+            zone=self._clock.zone,
+            allowed=lambda truth: self._allowed(truth, search, need),
+        )
 
-    def _count_listed(self, connection: Connection, scope: Scope) -> int:
-        within = (scope.first, scope.last)
-        exactly = (*scope.sure, scope.since, scope.until)
-        if scope.under:
-            times = (*within, scope.since, scope.until)
-            found = connection.one(
-                "count_under", _names(scope.under), *times, _names(scope.levels), self._bound
-            )
-        elif scope.only is not None:
-            found = connection.one("count_filed", scope.filed, *within, *exactly, self._bound)
+    def _named(self, connection: Connection, search: Search, need: Need) -> Finding | None:
+        """Of a query that is nothing but the names of categories and a time: the newest of these categories,
+        then what else says the words. None where they hold nothing, or the search names other categories.
+        """
+        among = search.categories
+        if among:
+            names = [name for name in among if category_of(name) in need.named]
         else:
-            hidden = (_array(scope.without), _names(scope.hidden))
-            found = connection.one("count_within", *hidden, *within, *exactly, self._bound)
-        return int(found[0]) if found else 0
+            names = [name for name in need.named if self._retention.comes_unasked(f"{name}.x")]
+        if search.limit <= 0 or search.levels or not names:
+            return None
+        listing = replace(search, categories=names)
+        scope = self._scope(connection, listing, need)
+        total = self._counting.listed(connection, scope) if scope.only else 0
+        if not total:
+            return None
+        weighed = self._newest(connection, listing, need, scope)
+        if not among:
+            around = self._scope(connection, search, need)
+            numbers = [row[0] for name in names if (row := connection.one("prefix_by_name", name))]
+            around = replace(around, without=(*around.without, *numbers))
+            candidates = collect(connection, need.terms, around)
+            total += self._counting.matching(connection, around, candidates, any_of(candidates))
+            weighed = chain(weighed, self._saying(connection, search, need, candidates, around))
+        words = [term.written for term in need.terms]
+        results, left_out = self._results.choose(connection, search, scope, weighed, words)
+        return self._finding(need, max(total, len(results)), results, left_out)
+
+    def _saying(
+        self, connection: Connection, search: Search, need: Need, candidates: Candidates, scope: Scope
+    ) -> Iterator[Weighed]:
+        for one in self._weighed(connection, search, need, candidates, scope):
+            least = max(search.min_similarity, 1e-9)
+            if one.lexical > 0 and one.score >= least and one.truth.category not in need.named:
+                yield one
 
     # ---- with words
 
@@ -149,7 +162,7 @@ class Retrieval:
         if search.min_similarity > 0:
             total = self._count_similar(connection, search, need, scope, candidates)
         else:
-            total = self._count_matches(connection, scope, candidates, _any_of(candidates))
+            total = self._counting.matching(connection, scope, candidates, any_of(candidates))
         total = max(total, len(results))
         return self._finding(need, total, results, [*left_out, *low][:MOST_LEFT_OUT])
 
@@ -157,9 +170,9 @@ class Retrieval:
         self, connection: Connection, search: Search, need: Need, candidates: Candidates, scope: Scope
     ) -> list[Weighed]:
         """Records in their last order: the best ranked are read, and weighed by all that was asked."""
-        terms = _weights(candidates)
+        terms = weights_of(candidates)
         meanings = self._semantic.near(connection, need.text, scope) if self._semantic else {}
-        ordered = _ordered(candidates, need)
+        ordered = ordered_rows(candidates, need)
         found: dict[int, Weighed] = {}
         folds: set[tuple[int, bool]] = set()
         wanted = max(_WEIGHED, search.limit + _SPARE)
@@ -168,13 +181,11 @@ class Retrieval:
                 break
             portion = {row.place: row for row in ordered[start : start + wanted]}
             picked = self._picked(connection, search, need, scope, portion, folds)
-            for row in connection.all("truths_by_ids", _array(picked)):
+            for row in connection.all("truths_by_ids", array_of(picked)):
                 if row[0] not in found:
                     truth = truth_of(row, self._clock.zone)
                     if self._allowed(truth, search, need):
-                        found[row[0]] = _exactly(
-                            truth, row[13], picked[row[0]], terms, candidates.mean_length
-                        )
+                        found[row[0]] = exactly(truth, row[13], picked[row[0]], terms, candidates.mean_length)
         self._add_meanings(connection, search, need, found, meanings, terms, candidates.mean_length)
         weighed = list(found.values())
         self._adjust(connection, search, need, weighed)
@@ -195,13 +206,13 @@ class Retrieval:
         fresh = [truth for truth in meanings if truth not in found]
         fresh.sort(key=lambda truth: (meanings[truth], truth), reverse=True)
         taken = [*(truth for truth in meanings if truth in found), *fresh[: max(_MEANT, search.limit)]]
-        for row in connection.all("truths_by_ids", _array(taken)) if taken else ():
+        for row in connection.all("truths_by_ids", array_of(taken)) if taken else ():
             one = found.get(row[0])
             if one is None:
                 truth = truth_of(row, self._clock.zone)
                 if not self._allowed(truth, search, need):
                     continue
-                one = found[row[0]] = _exactly(truth, row[13], Ranked(0, 0.0, 0.0), terms, mean)
+                one = found[row[0]] = exactly(truth, row[13], Ranked(0, 0.0, 0.0), terms, mean)
             one.meaning = meanings[row[0]]
             one.score += max(0.0, 1 - one.score) * _MEANING * one.meaning
 
@@ -217,7 +228,7 @@ class Retrieval:
         """Truth -> its best ranked row, of rows that exist, lie within the scope and say something new."""
         first, last = (micros(need.wished[0]), micros(need.wished[1])) if need.wished else (0, 0)
         picked: dict[int, Ranked] = {}
-        standing = {row[0]: row for row in connection.all("rows_at_places", _array(portion))}
+        standing = {row[0]: row for row in connection.all("rows_at_places", array_of(portion))}
         for place, ranked in portion.items():
             if place not in standing:  # a gap between neighbours, or a folder's end
                 continue
@@ -237,7 +248,7 @@ class Retrieval:
             return False
         if search.categories:
             return any(f"{truth.key}.".startswith(f"{name.rstrip('.')}.") for name in search.categories)
-        return not any(f"{truth.key}.".startswith(f"{name.rstrip('.')}.") for name in self._asked_only)
+        return self._retention.comes_unasked(truth.key)
 
     def _adjust(self, connection: Connection, search: Search, need: Need, weighed: list[Weighed]) -> None:
         """Everything that weighs besides words: named times and sources, the task, judgements, recency."""
@@ -246,9 +257,11 @@ class Retrieval:
         for one in weighed:
             at = micros(one.truth.timestamp)
             if need.wished and not micros(need.wished[0]) <= at < micros(need.wished[1]):
-                one.score *= _UNWISHED
+                one.score *= UNWISHED
             if need.preferred and one.truth.category not in need.preferred:
                 one.score *= _OTHER_CATEGORY
+            if one.truth.category in need.named:
+                one.score = raised(one.score)
             who = who_of(one.truth.value)
             if who and not asked.isdisjoint(index_terms(who)):
                 one.score = raised(one.score)
@@ -273,47 +286,23 @@ class Retrieval:
     def _count_similar(
         self, connection: Connection, search: Search, need: Need, scope: Scope, candidates: Candidates
     ) -> int:
-        """Records as similar as was asked: weighed one by one where they are few.
+        """Records as similar as was asked."""
 
-        Of more than a thousand those count that hold enough of the query's weight in one index row.
-        """
-        rows: dict[int, Ranked] = {}
-        if candidates.whole:
-            if len(candidates.rows) <= _COUNTED_EXACTLY:
-                ordered = {row.place: row for row in _ordered(candidates, need)}
-                unfolded = replace(search, fold=False)
-                rows = self._picked(connection, unfolded, need, scope, ordered, set())
-        else:
-            expression = _enough(candidates, search.min_similarity / MOST_STRENGTH)
-            within = (scope.within(expression), scope.first, scope.last, _COUNTED_EXACTLY + 1)
-            ids = connection.all("matching_truths", *within) if expression else []
-            if len(ids) <= _COUNTED_EXACTLY:
-                rows = {row[0]: Ranked(0, 0.0, 0.0) for row in ids}
-        if not rows:
-            return self._count_matches(
-                connection, scope, candidates, _enough(candidates, search.min_similarity)
-            )
-        weighed = [
-            _exactly(truth, row[13], rows[row[0]], _weights(candidates), candidates.mean_length)
-            for row in connection.all("truths_by_ids", _array(rows))
-            if self._allowed(truth := truth_of(row, self._clock.zone), search, need)
-        ]
-        self._adjust(connection, search, need, weighed)
-        return sum(one.score >= search.min_similarity for one in weighed)
+        def picked() -> Mapping[int, Ranked]:
+            ordered = {row.place: row for row in ordered_rows(candidates, need)}
+            return self._picked(connection, replace(search, fold=False), need, scope, ordered, set())
 
-    def _count_matches(
-        self, connection: Connection, scope: Scope, candidates: Candidates, expression: str
-    ) -> int:
-        """Records in which an expression matches an index row."""
-        if not expression:
-            return 0
-        within = (scope.within(expression), scope.first, scope.last, self._bound)
-        if candidates.cut or scope.sure != (scope.first, scope.last) or scope.under:
-            exactly = (*scope.sure, scope.since, scope.until, _names(scope.under))
-            found = connection.one("count_matching_truths", *within, *exactly)
-        else:
-            found = connection.one("count_matches", *within)
-        return int(found[0]) if found else 0
+        def weighed(rows: Mapping[int, Ranked]) -> list[Weighed]:
+            found = [
+                exactly(truth, row[13], rows[row[0]], weights_of(candidates), candidates.mean_length)
+                for row in connection.all("truths_by_ids", array_of(rows))
+                if self._allowed(truth := truth_of(row, self._clock.zone), search, need)
+            ]
+            self._adjust(connection, search, need, found)
+            return found
+
+        least = search.min_similarity
+        return self._counting.similar(connection, scope, candidates, least, picked=picked, weighed=weighed)
 
     def _finding(
         self, need: Need, total: int, results: Sequence[Found], left_out: Sequence[tuple[str, str]]
@@ -322,64 +311,13 @@ class Retrieval:
         return Finding(
             total=total,
             results=tuple(results),
-            bounded=total >= self._bound,
+            bounded=total >= self._counting.bound,
             terms=tuple(term.term for term in need.terms),
+            categories=need.named,
             start=start,
             end=end,
             left_out=tuple(left_out),
         )
-
-
-def _exactly(
-    truth: Truth, fold: int, row: Ranked, terms: Sequence[tuple[str, float]], mean: float
-) -> Weighed:
-    """A record with the share of the query that its own text holds, and how strongly.
-
-    Of old rows not every common term is known from the postings: the text itself tells.
-    """
-    text = found_by(truth.key, truth.description, truth.value)
-    if len(text) > _WHOLE_CHARS:  # reading all of it for every search would take long
-        return Weighed(truth, fold, row.score, text, row.held, max(0.0, row.score - row.held))
-    lexical, strong = strength(term_counts(text), terms, length=word_count(text), mean_length=mean)
-    around = max(0.0, row.score - row.held) * neighbour_share(mean)
-    if lexical > row.held > 0:  # what the neighbours add may be what it holds itself
-        around *= row.held / lexical
-    return Weighed(truth, fold, strong + around, text, lexical, around)
-
-
-def _weights(candidates: Candidates) -> list[tuple[str, float]]:
-    return [(term.term, weight) for term, weight in zip(candidates.terms, candidates.weights, strict=True)]
-
-
-def _ordered(candidates: Candidates, need: Need) -> list[Ranked]:
-    """The best first. Rows of a wished time are ranked by themselves too: among all they might be cut off."""
-
-    def ranked(rows: Mapping[int, int]) -> list[Ranked]:
-        return rank(
-            rows,
-            candidates.lengths,
-            candidates.weights,
-            around=need.question,
-            mean_length=candidates.mean_length,
-        )
-
-    ordered = ranked(candidates.rows)
-    if not candidates.wished:
-        return ordered
-    best = {row.place: row for row in (*ranked(candidates.wished), *ordered)}
-    return sorted(
-        best.values(),
-        key=lambda row: row.score * (1.0 if row.place in candidates.wished else _UNWISHED),
-        reverse=True,
-    )
-
-
-def _array(numbers: Iterable[int]) -> str:
-    return f"[{','.join(map(str, numbers))}]"
-
-
-def _names(names: Sequence[str]) -> str:
-    return json.dumps(names)
 
 
 def _fits(truth: Truth, search: Search, need: Need) -> bool:
@@ -393,29 +331,3 @@ def _fits(truth: Truth, search: Search, need: Need) -> bool:
 
 def _levels_categories(search: Search) -> list[str]:
     return sorted(SELF_CATEGORIES) if search.levels else []
-
-
-def _any_of(candidates: Candidates) -> str:
-    return " OR ".join(f'text:"{term.term}"' for term in candidates.terms)
-
-
-def _enough(candidates: Candidates, share: float) -> str:
-    """An FTS5 expression for the rows whose own terms weigh at least such a share of the query.
-
-    Of many terms only the weightiest six are combined; a row is then counted when those suffice.
-    """
-    weights = candidates.weights
-    least = share * (sum(weights) or 1.0)
-    order = sorted(range(len(weights)), key=lambda number: -weights[number])[:6]
-    groups: list[int] = []
-    for bits in sorted(range(1, 1 << len(order)), key=lambda bits: bits.bit_count()):
-        if any(bits & group == group for group in groups):
-            continue
-        if sum(weights[number] for place, number in enumerate(order) if bits >> place & 1) >= least - 1e-9:
-            groups.append(bits)
-    return " OR ".join(
-        "("
-        + " AND ".join(f'text:"{candidates.terms[n].term}"' for p, n in enumerate(order) if bits >> p & 1)
-        + ")"
-        for bits in groups
-    )

@@ -13,6 +13,7 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.truths import SELF_CATEGORIES, Truth, category_of
 from kernel_gamma.errors import BadTruth, StoreDamaged
 from kernel_gamma.truths.excerpts import searchable_text
+from kernel_gamma.truths.folding import names_joined
 
 __all__ = [
     "FIRST_MICROS",
@@ -39,6 +40,7 @@ LAST_MICROS = 253_402_300_800_000_000 - 1
 SPAN = 12
 """Bits of an id below its millisecond: as many index rows may begin in one."""
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _DEEPEST = 200
 """A value nested deeper could be written and then, from deeper in the stack, not be read."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|[\]}]')
@@ -47,18 +49,20 @@ _WHO_FIELDS = frozenset(
     ("from", "speaker", "author", "user", "sender", "source", "service", "component", "host", "node")
 )
 _SPEAKER = re.compile(r"([^\W\d_][^\n:：]{0,40}?)[:：]\s")
-_CHANGING = re.compile(
-    # kept: status 200 and status 500 are no two cases of one thing
-    r"( (?:status|code|errno|exit|signal|http) \d{1,5}(?= ))"
-    r"| \d[^ ]*| (?=[a-f]*\d)[0-9a-f]{8,}(?= )"
-)
+_SPEAKER_CHARS = 42
+_CODES = frozenset(("status", "code", "errno", "exit", "signal", "http"))
+"""The number after them is kept: status 200 and status 500 are no two cases of one thing."""
+_CODE_CHARS = 5
+_DIGEST_CHARS = 8
+_DIGEST = re.compile(r"(?=[a-f]*\d)[0-9a-f]{8,}")
 _NUMBERED = re.compile("[0-9a-f]*[0-9][0-9a-f]*")
 _TIMELIKE = re.compile(r"\d{8}T\d{6}Z?|[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{16,}|\d{8,}")
 
 
 def micros(when: datetime) -> int:
     """Microseconds since 1970 of an aware moment."""
-    return (when - _EPOCH) // timedelta(microseconds=1)
+    since = when - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def moment(at: int, zone: tzinfo) -> datetime:
@@ -78,7 +82,7 @@ def row_id(at: int) -> int:
 def encode_value(value: Json, most_bytes: int) -> str:
     """Compact JSON. Raises BadTruth for what JSON cannot hold, what is nested too deep or too large."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _encode(value)
         if not text.isascii():
             text.encode()
     except UnicodeEncodeError:  # half a surrogate pair: kept as its escape
@@ -122,19 +126,25 @@ def found_by(key: str, description: str, value: Json) -> str:
     if category_of(key) in SELF_CATEGORIES and isinstance(value, dict):
         return _told(category_of(key), value)
     text = searchable_text(description, value)
-    named = _named(key.rpartition(".")[0])
-    last = key.rpartition(".")[2]
-    if "." in key and not _TIMELIKE.fullmatch(last):
+    folder, dot, last = key.rpartition(".")
+    above, _, stamp = folder.rpartition(".")
+    named = _named(above if _TIMELIKE.fullmatch(stamp) else folder)  # of few folders, not of every second
+    if dot and not _TIMELIKE.fullmatch(last):
         named = f"{named} {last}".strip()
     return f"{text}\n{named}" if named else text
 
 
 def foldable(key: str, text: str) -> str:
-    """What `found_by` gave, as it is compared with other records: what only numbers a key is taken out."""
-    last = key.rpartition(".")[2]
-    if not _NUMBERED.search(last) or not text.endswith(last) or category_of(key) in SELF_CATEGORIES:
+    """What `found_by` gave, as it is compared with other records: what only numbers a key is taken out, and
+    a number that names a host is a part of its name."""
+    if category_of(key) in SELF_CATEGORIES:
         return text
-    return text.removesuffix(last) + _NUMBERED.sub("", last)
+    last = key.rpartition(".")[2]
+    if text.endswith(last) and _NUMBERED.search(last):
+        text = text.removesuffix(last) + _NUMBERED.sub("", last)
+    if text.isascii() and "-" not in text and "_" not in text and text.count(".") < 3 and text.count(":") < 2:
+        return text  # neither a numbered name nor an address can be written so
+    return names_joined(text)
 
 
 @lru_cache(maxsize=4096)
@@ -159,7 +169,10 @@ def who_of(value: Json) -> str:
             if said:
                 return "\n".join(said)
         value = value.get("text")
-    if isinstance(value, str) and (match := _SPEAKER.match(value)) and len(match[1].split()) <= 3:
+    if not isinstance(value, str):
+        return ""
+    start = value[:_SPEAKER_CHARS]
+    if (":" in start or "：" in start) and (match := _SPEAKER.match(value)) and len(match[1].split()) <= 3:
         return match[1]
     return ""
 
@@ -171,12 +184,27 @@ def fold_key(terms: str, family: str) -> int:
     is coarser and quicker than the folding of results: numbers and digests are taken out, codes are not.
     """
     if category_of(family) not in SELF_CATEGORIES:  # in the mind's own past a number is a fact
-        terms = _CHANGING.sub(_code_stays, f" {terms} ")
+        terms = _steady(terms)
     return int.from_bytes(blake2b(f"{family}\0{terms}".encode(), digest_size=7).digest(), "big")
 
 
-def _code_stays(match: re.Match[str]) -> str:
-    return match[1] or ""
+def _steady(terms: str) -> str:
+    """The terms between spaces, without those that change from case to case."""
+    if not terms:
+        return "  "
+    kept = [""]
+    before = ""
+    for term in terms.split(" "):
+        first = term[:1]
+        # few terms begin with a digit, or could be a digest: the pattern is for those
+        if first.isdecimal():
+            stays = len(term) <= _CODE_CHARS and term.isdecimal() and before in _CODES
+        else:
+            stays = len(term) < _DIGEST_CHARS or first not in "abcdef" or not _DIGEST.fullmatch(term)
+        if stays:
+            kept.append(term)
+        before = term
+    return " ".join([*kept, ""])
 
 
 def truth_of(row: tuple[Any, ...], zone: tzinfo) -> Truth:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,13 +20,16 @@ from kernel_gamma.contracts.truths import (
     check_category,
 )
 from kernel_gamma.contracts.ulid import encode_ulid
+from kernel_gamma.errors import BadTruth
 from kernel_gamma.truths.chain import Broken, Link, first_broken
 from kernel_gamma.truths.database import Connection, Database, Row
+from kernel_gamma.truths.excerpts import TEXT_VERSION
 from kernel_gamma.truths.retention import Retention
 from kernel_gamma.truths.retrieval import Retrieval
 from kernel_gamma.truths.rows import micros, truth_of
 from kernel_gamma.truths.semantic import Semantic
 from kernel_gamma.truths.terms import TERMS_VERSION, query_terms
+from kernel_gamma.truths.tombstones import TOMBSTONES, sealed_by_tombstones, tombstones
 from kernel_gamma.truths.writing import Limits, Writing
 
 __all__ = ["COUNT_BOUND", "SqliteTruths", "open_truths"]
@@ -127,20 +130,35 @@ class SqliteTruths:
             yield connection, writing
             writing.finish()
 
-    def delete(self, keys: Sequence[str], *, before: datetime | None = None) -> int:
+    def delete(
+        self, keys: Sequence[str], *, before: datetime | None = None, by: str = "", why: str = ""
+    ) -> int:
         """Take truths with all their versions out, in one transaction; returns how many there were.
 
-        For retention and an approved forget: what may go is the caller's to know. With `before` those stay
-        that were locked, or are of that time or later, when the transaction begins.
+        For retention and an approved forget: what may go is the caller's to know. Of what has links in the
+        hash chain a tombstone stays, with `by` and `why` (see tombstones.py); a tombstone itself cannot be
+        deleted: BadTruth. With `before` those stay that were locked, have links, or are of that time or
+        later, when the transaction begins.
         """
+        keys = [key for key in keys if KEY.match(key)]
+        for key in keys:
+            if category_of(key) == TOMBSTONES:
+                raise BadTruth(f"{key} says what was forgotten; without it the hash chain would not hold")
+        by, why = (said.encode("utf-8", "replace").decode() for said in (by, why))
         with self.database.write() as connection:
             writing = self._writing(connection)
             gone = 0
-            for key in filter(KEY.match, keys):
+            for key in keys:
                 row = connection.one("standing", key)
-                if before is not None and row is not None and (row[2] or row[6] >= micros(before)):
+                if row is None:
+                    continue
+                links = connection.all("links_of", key)
+                if before is not None and (row[2] or links or row[6] >= micros(before)):
                     continue
                 gone += writing.remove(key)
+                connection.run("drop_feedback", key)
+                for stone in tombstones(key, links, by=by, why=why):
+                    writing.put(stone, receipt=True)
             writing.finish()
         return gone
 
@@ -263,7 +281,9 @@ class SqliteTruths:
     def verify(self) -> VerifyReport:
         """Walk the hash chain from its first link; the first record that does not fit ends the walk."""
         with self.database.read() as connection:
-            found = first_broken(_link(row) for row in connection.each("chain"))
+            forgotten = sealed_by_tombstones(row[0] for row in connection.each("tombstones"))
+            gone: list[int] = []
+            found = first_broken(_links(connection.each("chain"), gone), forgotten)
             if isinstance(found, Broken):
                 return VerifyReport(
                     ok=False,
@@ -271,24 +291,33 @@ class SqliteTruths:
                     broken_link=found.link,
                     broken_key=found.key,
                     reason=found.reason,
+                    forgotten=sum(link < found.link for link in gone),
                 )
             row = connection.one("unlinked", found)
         if row is not None:
             reason = "the link of the record is missing"
-            return VerifyReport(ok=False, links=found, broken_link=row[1], broken_key=row[0], reason=reason)
-        return VerifyReport(ok=True, links=found)
+            return VerifyReport(
+                ok=False,
+                links=found,
+                broken_link=row[1],
+                broken_key=row[0],
+                reason=reason,
+                forgotten=len(gone),
+            )
+        return VerifyReport(ok=True, links=found, forgotten=len(gone))
 
     def settle_index(self) -> None:
-        """Build the index anew when it was made with other terms than ours."""
+        """Build the index anew when it was made with other terms or texts than ours."""
         with self.database.read() as connection:
             row = connection.one("get_meta", _INDEX_VERSION)
             (count,) = connection.one("count_truths") or (0,)
-        if row is not None and int(row[0]) == TERMS_VERSION:
+        version = f"{TERMS_VERSION}.{TEXT_VERSION}"
+        if row is not None and row[0] == version:
             return
         if count:
             self.reindex()
         with self.database.write() as connection:
-            connection.run("set_meta", _INDEX_VERSION, str(TERMS_VERSION))
+            connection.run("set_meta", _INDEX_VERSION, version)
 
     def reindex(self) -> int:
         """Build the search index anew from the truths, in one transaction; returns how many there are."""
@@ -300,7 +329,10 @@ class SqliteTruths:
         self.database.close()
 
 
-def _link(row: Row) -> Link:
-    link, sha256, key, version, description, at, value = row
-    category = None if key is None else category_of(key)
-    return Link(link, sha256, key, version, category, description, at, value)
+def _links(rows: Iterable[Row], gone: list[int]) -> Iterator[Link]:
+    """Rows of the query `chain` as links; the numbers of those without a record are added to `gone`."""
+    for link, sha256, key, version, description, at, value in rows:
+        if key is None:
+            gone.append(link)
+        category = None if key is None else category_of(key)
+        yield Link(link, sha256, key, version, category, description, at, value)

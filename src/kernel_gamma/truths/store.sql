@@ -101,14 +101,16 @@ LEFT JOIN chain c ON c.link = t.link LEFT JOIN chain p ON p.link = t.link - 1
 WHERE t.category = ? ORDER BY t.id DESC LIMIT ? OFFSET ?;
 
 -- name: page_prefix
--- Truths whose keys begin so, newest first.
+-- Truths below a prefix (it ends with a dot), and the key of that very name, newest first.
 SELECT t.*, c.sha256 AS sha256, p.sha256 AS prev_sha256 FROM truths t
 LEFT JOIN chain c ON c.link = t.link LEFT JOIN chain p ON p.link = t.link - 1
-WHERE t.key >= ?1 AND t.key < ?2 ORDER BY t.id DESC LIMIT ?3 OFFSET ?4;
+WHERE (t.key >= ?1 AND t.key < ?2) OR t.key = substr(?1, 1, length(?1) - 1)
+ORDER BY t.id DESC LIMIT ?3 OFFSET ?4;
 
 -- name: count_prefix
--- How many keys begin so, counted to a bound.
-SELECT count(*) FROM (SELECT 1 FROM truths WHERE key >= ?1 AND key < ?2 LIMIT ?3);
+-- How many truths lie below a prefix (it ends with a dot), with the key of that very name, to a bound.
+SELECT count(*) FROM (
+    SELECT 1 FROM truths WHERE (key >= ?1 AND key < ?2) OR key = substr(?1, 1, length(?1) - 1) LIMIT ?3);
 
 -- name: categories
 -- Every category and how many truths it holds.
@@ -128,6 +130,17 @@ SELECT c.link, c.sha256, coalesce(t.key, v.key), coalesce(t.version, v.version),
        coalesce(t.description, v.description), coalesce(t.at, v.at), coalesce(t.value, v.value)
 FROM chain c LEFT JOIN truths t ON t.id = c.id AND t.link = c.link
 LEFT JOIN versions v ON v.id = c.id AND v.link = c.link ORDER BY c.link;
+
+-- name: links_of
+-- The links of all versions of a key: number, SHA-256, version.
+SELECT c.link, c.sha256, r.version FROM (
+    SELECT link, version FROM truths WHERE key = ?1 UNION ALL SELECT link, version FROM versions WHERE key = ?1
+) r JOIN chain c ON c.link = r.link ORDER BY c.link;
+
+-- name: tombstones
+-- What sealed records of the category tombstone say, older versions too.
+SELECT value FROM truths WHERE key > 'tombstone.' AND key < 'tombstone/' AND link IS NOT NULL
+UNION ALL SELECT value FROM versions WHERE key > 'tombstone.' AND key < 'tombstone/' AND link IS NOT NULL;
 
 -- name: unlinked
 -- Records that say they are in the chain at a link the chain does not have.
@@ -154,6 +167,10 @@ INSERT INTO feedback (key, terms, query, relevant, by, at) VALUES (?, ?, ?, ?, ?
 -- name: feedback_of
 -- Judgements of these keys.
 SELECT key, terms, relevant FROM feedback WHERE key = ? ORDER BY at DESC LIMIT 50;
+
+-- name: drop_feedback
+-- The judgements of a key go.
+DELETE FROM feedback WHERE key = ?;
 
 -- name: judged
 -- Whether anything was ever judged.

@@ -35,11 +35,15 @@ TERMS_VERSION = 1
 """Grows when the same text gives other terms: an index of another version is built anew."""
 
 _TERM = re.compile(rf"({WORD}+)|([{SIGNS}]+)|([{EMOJI}])")
-_ASCII_WORD = re.compile("[a-z0-9]+")
+_ASCII_WORDS = bytes(
+    ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else ord(" ") for code in range(256)
+)
+"""Of ASCII text: small letters and digits stay, all else parts words. Ten times as quick as a pattern."""
 _STEMMED = re.compile("[a-z]{3,24}")
 _LONGEST = 48
 """Of a longer word only its beginning is a term: nobody types more of a digest."""
 _CACHED = 100_000
+_SHORT = 4
 _MOST_QUERY_CHARS = 4000
 MOST_QUERY_TERMS = 24
 
@@ -61,7 +65,25 @@ _QUESTION_SIGNS = re.compile(
 _ALONE_DROPPED = frozenset("的了吗呢吧啊呀么是在有和与或我你他她它这那就都也还又很不被把从对向给让到个")
 
 _stem = Stemmer.Stemmer("english", 0).stemWord
-_stems: dict[str, str] = {}
+
+
+class _Stems(dict[str, str]):
+    """Word -> term. What was asked for is kept, so that most words of a batch are one look-up."""
+
+    def __missing__(self, word: str) -> str:
+        if not _STEMMED.fullmatch(word):
+            term = word[:_LONGEST]
+            if len(word) > _SHORT:  # a log's numbers and ids never come again
+                return term
+        else:
+            term = _stem(word)
+        if len(self) >= _CACHED:
+            self.clear()
+        self[word] = term
+        return term
+
+
+_stemmed = _Stems().__getitem__
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +105,10 @@ def normal(text: str) -> str:
 
 def index_terms(text: str) -> list[str]:
     """Every term by which `text` may be found, each once, in the order of its first place."""
-    text = normal(text)
     if text.isascii():
-        known = _stems.get
-        return list(dict.fromkeys([known(word) or _stemmed(word) for word in _ASCII_WORD.findall(text)]))
+        return list(dict.fromkeys(map(_stemmed, _ascii_words(text))))
     found: dict[str, None] = {}
-    for word, run, emoji in _TERM.findall(text):
+    for word, run, emoji in _TERM.findall(normal(text)):
         if run:
             found.update(dict.fromkeys(run))
             found.update(dict.fromkeys(map(add, run, islice(run, 1, None))))
@@ -99,11 +119,10 @@ def index_terms(text: str) -> list[str]:
 
 def term_counts(text: str) -> dict[str, int]:
     """Every term of `text` with how often it stands there."""
-    text = normal(text)
     if text.isascii():
-        return Counter(map(_stemmed, _ASCII_WORD.findall(text)))
+        return Counter(map(_stemmed, _ascii_words(text)))
     found: Counter[str] = Counter()
-    for word, run, emoji in _TERM.findall(text):
+    for word, run, emoji in _TERM.findall(normal(text)):
         if run:
             found.update(run)
             found.update(map(add, run, islice(run, 1, None)))
@@ -140,6 +159,10 @@ def word_count(text: str) -> int:
     return (len(text) - signs) // 6 + signs // 2 + 1
 
 
+def _ascii_words(text: str) -> list[str]:
+    return text.encode("ascii").translate(_ASCII_WORDS).decode("ascii").split()
+
+
 def _run_terms(runs: Iterable[str]) -> list[str]:
     found: list[str] = []
     for run in runs:
@@ -148,13 +171,3 @@ def _run_terms(runs: Iterable[str]) -> list[str]:
         elif run and run not in _ALONE_DROPPED:
             found.append(run)
     return found
-
-
-def _stemmed(word: str) -> str:
-    stem = _stems.get(word)
-    if stem is None:
-        if len(_stems) >= _CACHED:  # a log's numbers and ids never come again
-            _stems.clear()
-        stem = _stem(word) if _STEMMED.fullmatch(word) else word[:_LONGEST]
-        _stems[word] = stem
-    return stem

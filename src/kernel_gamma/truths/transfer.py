@@ -30,6 +30,7 @@ from kernel_gamma.truths.chain import Broken, Link, first_broken
 from kernel_gamma.truths.database import MIGRATIONS
 from kernel_gamma.truths.rows import micros
 from kernel_gamma.truths.store import SqliteTruths
+from kernel_gamma.truths.tombstones import sealed_by_tombstones
 from kernel_gamma.truths.writing import Limits
 
 __all__ = ["CheckedCopy", "ImportReport", "backup", "check_copy", "export_jsonl", "import_jsonl"]
@@ -74,6 +75,8 @@ class CheckedCopy:
     truths: int
     links: int
     """Of the hash chain, all of which fit."""
+    forgotten: int = 0
+    """Of these links as many are of forgotten records: a tombstone stands for them."""
 
 
 # JSON Lines
@@ -332,16 +335,20 @@ def _check(db: sqlite3.Connection, path: Path) -> CheckedCopy:
     if verdict != "ok":
         raise StoreDamaged(f"{path}: is damaged: {verdict}")
     queries = load_queries("kernel_gamma.truths", "store.sql")
-    found = first_broken(_links(db, queries["chain"]))
+    forgotten = sealed_by_tombstones(row[0] for row in db.execute(queries["tombstones"]))
+    gone: list[int] = []
+    found = first_broken(_links(db, queries["chain"], gone), forgotten)
     if isinstance(found, Broken):
         where = f"link {found.link}" + (f" ({found.key})" if found.key else "")
         raise StoreDamaged(f"{path}: the hash chain breaks at {where}: {found.reason}")
     if (row := db.execute(queries["unlinked"], (found,)).fetchone()) is not None:
         raise StoreDamaged(f"{path}: the hash chain has lost link {row[1]} ({row[0]})")
     (truths,) = db.execute("SELECT count(*) FROM truths").fetchone()
-    return CheckedCopy(schema, truths, found)
+    return CheckedCopy(schema, truths, found, len(gone))
 
 
-def _links(db: sqlite3.Connection, query: str) -> Iterator[Link]:
+def _links(db: sqlite3.Connection, query: str, gone: list[int]) -> Iterator[Link]:
     for link, sha256, key, version, description, at, value in db.execute(query):
+        if key is None:
+            gone.append(link)
         yield Link(link, sha256, key, version, category_of(key) if key else None, description, at, value)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC
 
+from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.truths import (
     SELF_CATEGORIES,
     Level,
@@ -18,7 +18,7 @@ from kernel_gamma.errors import BadTruth, TruthLocked, VersionConflict
 from kernel_gamma.truths.chain import GENESIS, link_of
 from kernel_gamma.truths.database import Connection, Row
 from kernel_gamma.truths.excerpts import cut_snippets
-from kernel_gamma.truths.keys import generated_key, prefixes_of
+from kernel_gamma.truths.keys import key_of_second, prefixes_of
 from kernel_gamma.truths.retention import Retention
 from kernel_gamma.truths.rows import (
     FIRST_MICROS,
@@ -30,7 +30,6 @@ from kernel_gamma.truths.rows import (
     foldable,
     found_by,
     micros,
-    moment,
     row_id,
     who_of,
 )
@@ -45,6 +44,7 @@ _PAUSE_MS = 6 * 3600 * 1000
 _PAUSE_STEP = 8
 _OWN_BYTES = 1 << 21
 """Bounds a piece of the mind's own pages, which no setting for writers from outside may keep out."""
+_ANY_TIME = "20000101T000000Z.0"
 _LONG_WORDS = 150
 """A longer text is cut into snippets, each a row of the index."""
 _ID_MASK = (1 << SPAN) - 1
@@ -95,6 +95,9 @@ class Writing:
         self._limits = limits
         self._folders: dict[str, _Folder] = {}
         self._chained: dict[str, bool] = {}
+        self._filed: dict[tuple[str, Level | None], str] = {}
+        self._made: dict[str, tuple[str, tuple[str, ...]]] = {}
+        """Of keys that are made here: category as given -> as checked, and the folders they lie in."""
         self._next_in_ms: dict[int, int] = {}
         (newest,) = connection.one("last_id", 0, 1 << 62) or (0,)
         self._newest_id: int = newest
@@ -127,7 +130,9 @@ class Writing:
             raise BadTruth(
                 f"{key}: {category_of(key)}. is the index of the mind's own pages; write to the pages"
             )
-        description = new.description[: self._limits.description_chars].encode("utf-8", "replace").decode()
+        description = new.description[: self._limits.description_chars]
+        if not description.isascii():
+            description = description.encode("utf-8", "replace").decode()
         # what the mind records itself is no request: a bound for those must not hold its commits up
         most = max(_OWN_BYTES, self._limits.value_bytes) if own or receipt else self._limits.value_bytes
         value = encode_value(new.value, most)
@@ -146,12 +151,14 @@ class Writing:
                 return key
             if new.category is None:
                 raise BadTruth("a truth needs a key or a category")
-            category = check_category(new.category)
-            if len(category) > 150:
-                raise BadTruth("a category is at most 150 characters")
+            if (made := self._made.get(new.category)) is None:
+                category = check_category(new.category)
+                if len(category) > 150:
+                    raise BadTruth("a category is at most 150 characters")
+                made = self._made[new.category] = category, prefixes_of(f"{category}.{_ANY_TIME}")
         except ValueError as error:
             raise BadTruth(str(error)) from error
-        return generated_key(category, moment(at, UTC), self._new_ulid())
+        return key_of_second(made[0], at // 1_000_000, self._new_ulid())
 
     def _standing(self, new: NewTruth, key: str, locked: bool, keep_versions: bool) -> tuple[int, bool]:
         if key in self._waiting:
@@ -190,7 +197,7 @@ class Writing:
         first, _, _, _, description, value, *_, snippets = row
         content = decode_value(key, value)
         text = found_by(key, description, content)
-        rows = self._index_rows(key, text, content, level=row[9], most=snippets)
+        rows = self._index_rows(prefixes_of(key), text, content, level=row[9], most=snippets)
         for number, words in enumerate(rows):
             self._db.run("drop_words", first + number, *words[:3])
         self._rows -= snippets
@@ -206,16 +213,18 @@ class Writing:
         self, key: str, description: str, value: str, at: int, version: int, locked: bool, new: NewTruth
     ) -> None:
         text = found_by(key, description, new.value)
-        rows = self._index_rows(key, text, new.value, level=new.level)
+        made = self._made[new.category] if new.key is None and new.category is not None else None
+        names = made[1] if made else prefixes_of(key)
+        rows = self._index_rows(names, text, new.value, level=new.level)
         first = self._take_ids(at, len(rows))
-        names = prefixes_of(key)
-        link = self._link_to(key, version, description, at, value, first)
+        link = None
+        if self._is_chained(key, made[0] if made else key.rpartition(".")[0] or key):
+            link = self._link_to(key, version, description, at, value, first)
         folder = self._folder(names[-1])
         self._seat(folder, at // 1000)
         self._index(first, rows, folder, names)
-        for name in names:
-            self._folder(name).truths += 1
-        category = self._folder(names[0]).id
+        self._count_in(names)
+        category = self._folders[names[0]].id
         self._truths.append(
             (
                 first, key, category, description, value, at, self._now, version, int(locked), new.trust,
@@ -244,7 +253,7 @@ class Writing:
                 self._rungs.append((first + part,))
 
     def _index_rows(
-        self, key: str, text: str, value: object, *, level: Level | None, most: int = _ID_MASK
+        self, names: Sequence[str], text: str, value: Json, *, level: Level | None, most: int = _ID_MASK
     ) -> list[tuple[str, str, str, int]]:
         """(text terms, who terms, folder and level terms, length) of every row by which a truth is found.
 
@@ -254,9 +263,12 @@ class Writing:
         self._cut = self._cut or len(pieces) > 1
         who = who_of(value)
         said = " ".join(index_terms(who)) if who else ""
-        folders = " ".join(f"c{self._folder(name).id}" for name in prefixes_of(key))
-        if level is not None:
-            folders += f" {level}"
+        folders = self._filed.get((names[-1], level))
+        if folders is None:
+            folders = " ".join(f"c{self._folder(name).id}" for name in names)
+            if level is not None:
+                folders += f" {level}"
+            self._filed[names[-1], level] = folders
         return [(" ".join(index_terms(piece)), said, folders, word_count(piece)) for piece in pieces]
 
     def _seat(self, folder: _Folder, ms: int) -> None:
@@ -280,22 +292,24 @@ class Writing:
         self._next_in_ms[start] = after + count
         return after
 
-    def _link_to(
-        self, key: str, version: int, description: str, at: int, value: str, first: int
-    ) -> int | None:
-        folder = key.rpartition(".")[0] or key
+    def _is_chained(self, key: str, folder: str) -> bool:
+        """`folder`: what the key lies in; one answer holds for all its keys."""
         chained = self._chained.get(folder)
         if chained is None:
-            chained = self._retention.is_chained(key)
-            self._chained[folder] = chained
-        if not chained:
-            return None
+            chained = self._chained[folder] = self._retention.is_chained(key)
+        return chained
+
+    def _link_to(self, key: str, version: int, description: str, at: int, value: str, first: int) -> int:
         if self._link is None:
             self._link, self._sha256 = self._db.one("last_link") or (0, GENESIS)
         self._link += 1
         self._sha256 = link_of(self._sha256, key, version, category_of(key), description, at, value)
         self._links.append((self._link, first, self._sha256))
         return self._link
+
+    def _count_in(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._folder(name).truths += 1
 
     def _folder(self, name: str) -> _Folder:
         folder = self._folders.get(name)
@@ -358,13 +372,12 @@ class Writing:
         ids: int = row[12]
         content = decode_value(key, value)
         text = found_by(key, description, content)
-        rows = self._index_rows(key, text, content, level=row[10], most=ids)
         names = prefixes_of(key)
+        rows = self._index_rows(names, text, content, level=row[10], most=ids)
         folder = self._folder(names[-1])
         self._seat(folder, at // 1000)
         self._index(first, rows, folder, names)
-        for name in names:
-            self._folder(name).truths += 1
+        self._count_in(names)
 
 
 def row_texts(text: str, most: int = _ID_MASK) -> Sequence[str]:

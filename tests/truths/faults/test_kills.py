@@ -26,24 +26,36 @@ def start(role: str, path: Path, name: str, log: Path) -> subprocess.Popen[bytes
 def run(folder: Path, seconds: float) -> None:
     path = folder / "memory.db"
     chance = random.Random(5)
+    logs = {n: folder / f"w{n}-0.log" for n in range(2)}
+    writers = {n: start("write", path, log.stem, log) for n, log in logs.items()}
     readers = [start("read", path, f"r{n}", folder / f"r{n}.log") for n in range(8)]
-    writers = {n: start("write", path, f"w{n}-0", folder / f"w{n}-0.log") for n in range(2)}
-    until, life = time.monotonic() + seconds, 0
+    life = 0
     try:
+        wait_for(list(logs.values()))
+        until = time.monotonic() + seconds
         while time.monotonic() < until:
-            time.sleep(chance.uniform(0.8, 2.0))
+            time.sleep(chance.uniform(0.3, 1.5))
             life += 1
             killed = chance.randrange(2)
             writers[killed].send_signal(signal.SIGKILL)
             writers[killed].wait()
-            name = f"w{killed}-{life}"
-            writers[killed] = start("write", path, name, folder / f"{name}.log")
+            log = folder / f"w{killed}-{life}.log"
+            writers[killed] = start("write", path, log.stem, log)
+            wait_for([log])
             assert all(reader.poll() is None for reader in readers)
     finally:
         for process in [*readers, *writers.values()]:
             process.kill()
             process.wait()
     check(folder, path, least_lives=life)
+
+
+def wait_for(logs: list[Path]) -> None:
+    """Until each has acknowledged something: a process that is killed before it wrote proves nothing."""
+    end = time.monotonic() + 60
+    while not all(log.stat().st_size for log in logs):
+        assert time.monotonic() < end, "a writer acknowledged nothing in a minute"
+        time.sleep(0.02)
 
 
 def check(folder: Path, path: Path, *, least_lives: int) -> None:
