@@ -220,3 +220,41 @@ def test_who_holds_the_mind_is_asked_of_the_caller(home: Path) -> None:
     (home / "data/kernel").mkdir()
     *_, last = examine(home, OFFLINE, holder=lambda data: {"pid": 42})
     assert last == Finding("daemon", "ok", "running, process 42")
+
+
+# Static truths
+
+
+def test_an_edited_static_truth_is_told_with_the_way_to_approve_it(home: Path) -> None:
+    file = home / "config/identity.json"
+    file.write_text(file.read_text().replace("kernel-gamma", "mine"))
+    (finding,) = found(home, check="static")
+    assert finding.level == "warn"
+    assert "config/identity.json was changed" in finding.text
+    assert "kgamma static propose config/identity.json" in finding.mend
+
+
+def test_a_static_truth_over_its_budget_fails_with_its_tokens(home: Path) -> None:
+    file = home / "config/identity.json"
+    file.write_text(file.read_text().replace("shipped default", "word " * 200))
+    (home / "config/static.lock.json").unlink()
+    levels = {finding.level: finding.text for finding in found(home, check="static")}
+    assert "config/identity.json: budget: takes" in levels["fail"]
+    assert "100 are allowed" in levels["fail"]
+    assert "static.lock.json is not there" in levels["warn"]
+
+
+def test_a_skeleton_that_is_not_true_of_this_home_is_told(home: Path) -> None:
+    (finding,) = found(home, {**OFFLINE, "KGAMMA_GATEWAY__PORT": "9999"}, check="static")[:1]
+    assert finding.level == "warn"
+    assert "it says port 9120 for gateway, the settings say 9999" in finding.text
+    topology = home / "config/topology.yaml"
+    topology.write_text(topology.read_text().partition("  - id: command_dispatcher")[0])
+    texts = [finding.text for finding in found(home, check="static")]
+    assert any("names the node command_dispatcher, which is not in the topology" in text for text in texts)
+
+
+def test_a_lock_that_cannot_be_understood_fails(home: Path) -> None:
+    (home / "config/static.lock.json").write_text("{nope")
+    (finding,) = failed(home)
+    assert finding.check == "static"

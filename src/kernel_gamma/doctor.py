@@ -35,6 +35,11 @@ from kernel_gamma.prompts import Prompts
 from kernel_gamma.rhythm.clock import clock_for
 from kernel_gamma.settings import Settings
 from kernel_gamma.topology import load_topology, wiring_warnings
+from kernel_gamma.truths.static.approvals import drift_between, files_on_disk
+from kernel_gamma.truths.static.lock import read_lock
+from kernel_gamma.truths.static.places import LOCK_FILE, Places
+from kernel_gamma.truths.static.rendering import Block, build, joined
+from kernel_gamma.truths.static.skeleton import skeleton_differences
 
 __all__ = ["Finding", "Level", "examine"]
 
@@ -91,7 +96,19 @@ def examine(
         return
     yield Finding("settings", "ok", f"{Home(home).settings_file} and the environment are sound")
     patient = _Patient(Home(home), full, settings, Home(home).data_dir(settings), clock_for(settings.clock))
-    for check in (_tools, _prompts, _topology, _folders, _space, _watching, _ledger, _tables, _clock, _model):
+    for check in (
+        _tools,
+        _prompts,
+        _topology,
+        _static,
+        _folders,
+        _space,
+        _watching,
+        _ledger,
+        _tables,
+        _clock,
+        _model,
+    ):
         yield from check(patient)
     held = holder(patient.data) if patient.data.is_dir() else None
     yield Finding("daemon", "ok", f"running, process {held.get('pid')}" if held else "not running")
@@ -138,6 +155,53 @@ def _topology(patient: _Patient) -> Iterator[Finding]:
         yield Finding("topology", "warn", warning, f"enable the missing node in {file}")
     if not warnings:
         yield Finding("topology", "ok", f"{len(declared)} nodes: {', '.join(node.id for node in declared)}")
+
+
+def _static(patient: _Patient) -> Iterator[Finding]:
+    """Channel A: the files in their forms and budgets, as approved, and true of this home."""
+    home, tokens = patient.home.root, Tokens()
+    try:
+        places = Places(patient.settings.static.paths)
+        lock, found = read_lock(home), files_on_disk(home, places)
+        drift = drift_between(lock, found, places) if lock is not None else []
+    except SettingsError as error:
+        yield Finding("static", "fail", str(error), error.mend)
+        return
+    if lock is None:
+        mend = "the next start restores it from memory.db, or else approves the files as they stand"
+        yield Finding("static", "warn", f"{LOCK_FILE} is not there", mend)
+    for one in drift:
+        mend = f"kgamma static diff {one.file}; then kgamma static propose {one.file}, or put it back"
+        said = {"missing": "is gone", "new": "is new", "unreadable": "cannot be read"}.get(
+            one.kind, "was changed"
+        )
+        yield Finding("static", "warn", f"{one.file} {said}, and nobody has approved that", mend)
+    with suppress(OSError, ValueError, EOFError):  # a damaged table is told by a check of its own
+        tokens.load()
+    try:
+        block = build({f: raw for f, raw in found.items() if raw is not None}, places, tokens.count)
+    except SettingsError as error:
+        # what is served is what was approved, as long as that is to be had
+        served = any(error.file in (one.file, one.file.rpartition("/")[0]) for one in drift)
+        yield Finding("static", "warn" if served else "fail", str(error), error.mend)
+        return
+    yield from _skeleton(patient, block)
+    if lock is not None and not drift:
+        lean, full = (tokens.count(joined(block.sections(profile))) for profile in ("lean", "full"))
+        yield Finding("static", "ok", f"{len(found)} files as approved; {full} tokens in full, {lean} lean")
+
+
+def _skeleton(patient: _Patient, block: Block) -> Iterator[Finding]:
+    gateway = patient.settings.gateway
+    ports = {"gateway": gateway.port} if gateway.enabled and gateway.port else {}
+    try:
+        declared = load_topology(patient.home.topology_file(patient.settings), patient.home.root)
+    except SettingsError:
+        return  # told by its own check
+    file = patient.settings.static.paths.kernel_skeleton
+    for said in skeleton_differences(block.skeleton, ports=ports, nodes=[node.id for node in declared]):
+        mend = f"change {file}, then kgamma static propose {file}"
+        yield Finding("static", "warn", f"{file}: {said}", mend)
 
 
 # The disk

@@ -11,6 +11,7 @@ __all__ = [
     "BudgetSettings",
     "BusSettings",
     "ClockSettings",
+    "ContextSettings",
     "DebugSettings",
     "Endpoint",
     "GatewaySettings",
@@ -22,6 +23,8 @@ __all__ = [
     "PreprocessorSettings",
     "RoleSettings",
     "Settings",
+    "StaticPaths",
+    "StaticSettings",
     "TrustSettings",
 ]
 
@@ -90,6 +93,30 @@ class InternalizerSettings(_Section):
     """Memories and past passages that matter, in each prompt."""
     event_max_tokens: Annotated[int, Field(ge=16)] = 2000
     """A longer event is shown as head, tail and a pointer to its file."""
+
+
+class ContextSettings(_Section):
+    """How prompts are made; what each task type may take stands in config/task_types.yaml."""
+
+    mode: Literal["single", "shadow", "canary", "dual"] = "dual"
+    """dual: static truths and what is retrieved. single: everything, newest first, as before; shadow makes
+    and audits both and sends the single one; canary sends the dual one for a share of the traces."""
+    canary_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """With canary: the share of traces that get the dual prompt."""
+    window_share: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """Of the model's window, what a prompt may take."""
+    static_tokens: Annotated[int, Field(ge=100)] = 2000
+    """Static truths in one prompt, in the profile full."""
+    lean_tokens: Annotated[int, Field(ge=100)] = 900
+    """Static truths in one prompt, in the profile lean."""
+    persona_tokens: Annotated[int, Field(ge=0)] = 400
+    """SOUL.md in each prompt; paragraphs over it are left out."""
+    core_alert_tokens: Annotated[int, Field(ge=0)] = 300
+    """Unresolved errors and alerts of severity core, in every prompt, never trimmed."""
+    single_tokens: Annotated[int, Field(ge=100)] = 10_000
+    """Where "everything" ends: for single, and for what is told as saved."""
+    ties: Literal["rules", "fast"] = "rules"
+    """A task that fits several types: the first of them, or one question to the role fast."""
 
 
 class LoopSettings(_Section):
@@ -211,6 +238,37 @@ class GatewaySettings(_Section):
     """Web pages of other origins that may use it, e.g. https://mind.example.org."""
 
 
+class StaticPaths(_Section):
+    """Where the static truths lie, relative to the home."""
+
+    meta_axioms: str = "config/meta_axioms.json"
+    """The constitution and its nine axioms."""
+    identity: str = "config/identity.json"
+    """Who this system is."""
+    metalaws: str = "config/metalaws"
+    """A folder: one rule in each .json or .yaml file."""
+    steady_core: str = "config/uni_steady_core.json"
+    """The weights of a decision."""
+    kernel_skeleton: str = "config/kernel_skeleton.yaml"
+    """Ports, services and nodes."""
+    operators: str = "config/op_library/registry.json"
+    """The registry of operators, loaded when a task names one."""
+    truths: str = "config/core/truth"
+    """A folder: one architecture truth in each .md file, loaded when a task touches it."""
+
+
+class StaticSettings(_Section):
+    """The static truths (Channel A), and how a change of them is approved."""
+
+    paths: StaticPaths = StaticPaths()
+    approval: Literal["cli", "webhook", "feishu"] = "cli"
+    """cli: by `kgamma static approve` alone; webhook, feishu: an answer from there counts too."""
+    approval_webhook: str | None = None
+    """The address that is told of every proposal."""
+    approval_secret_env: str = "KGAMMA_APPROVAL_SECRET"
+    """The environment variable that holds the secret with which both sides sign."""
+
+
 class ClockSettings(_Section):
     """Time, and trial time."""
 
@@ -261,12 +319,14 @@ class Settings(_Section):
     inbox: InboxSettings = InboxSettings()
     preprocessor: PreprocessorSettings = PreprocessorSettings()
     internalizer: InternalizerSettings = InternalizerSettings()
+    context: ContextSettings = ContextSettings()
     loop: LoopSettings = LoopSettings()
     actions: ActionSettings = ActionSettings()
     trust: TrustSettings = TrustSettings()
     budget: BudgetSettings = BudgetSettings()
     model: ModelSettings = ModelSettings()
     gateway: GatewaySettings = GatewaySettings()
+    static: StaticSettings = StaticSettings()
     clock: ClockSettings = ClockSettings()
     log: LogSettings = LogSettings()
     debug: DebugSettings = DebugSettings()

@@ -1,0 +1,179 @@
+"""`kgamma static`: the static truths, and how a change of them is proposed, seen and approved."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernel_gamma.cli.home import Place, hint, open_place
+from kernel_gamma.cli.memory import open_memory
+from kernel_gamma.cli.terminal import Failed, HomeOption, JsonOption, Usage, print_json, print_table, say
+from kernel_gamma.model.tokens import Tokens
+from kernel_gamma.truths.static.changes import ChangeRefused, Changes, FileState, Proposal
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None)
+static = typer.Typer(
+    help="What every prompt carries, and who approved it: status, diff, propose, approve, reject.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(static, name="static")
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name", "--by", metavar="NAME", help="Who does it; else the login name.", show_default=False
+    ),
+]
+
+
+@static.command()
+def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Every file: as approved or not, by whom and when, its tokens and budget; then open proposals."""
+    place = open_place(home)
+    with _changes(place) as changes:
+        files, proposals = changes.status(), changes.proposals()
+    if as_json:
+        drift = [state.file for state in files if state.state != "approved"]
+        print_json(
+            {
+                "files": [asdict(state) for state in files],
+                "proposals": [asdict(proposal) for proposal in proposals],
+                "drift": drift,
+            }
+        )
+        return
+    print_table(["file", "state", "tokens", "approved by", "at", "sha256"], [_row(state) for state in files])
+    if proposals:
+        say()
+        rows = [[p.id, p.file, p.by, p.proposed_at, p.why] for p in proposals]
+        print_table(["open proposal", "file", "by", "at", "why"], rows)
+
+
+@static.command()
+def diff(
+    what: Annotated[str | None, typer.Argument(metavar="[FILE|ID]", show_default=False)] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a file as it stands, or a proposal, changes; without an argument all files that were edited."""
+    place = open_place(home)
+    with _changes(place) as changes:
+        named = changes.drifted() if what is None else [_id_or_file(place, what)]
+        found = {name: changes.diff(name) for name in named}
+    if as_json:
+        print_json([{"what": name, "diff": text} for name, text in found.items()])
+        return
+    for text in found.values():
+        say(text.removesuffix("\n")) if text else None
+    if not any(found.values()):
+        say("everything is as it was approved" if what is None else f"{what}: no difference")
+
+
+@static.command()
+def propose(
+    file: Annotated[str, typer.Argument(metavar="FILE", show_default=False)],
+    why: Annotated[str, typer.Option("--why", metavar="W", help="The reason.", show_default=False)] = "",
+    name: NameOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a file that was edited in place, and record the change as a proposal.
+
+    A file that was removed is proposed to go. Nothing of it is served until it is approved.
+    """
+    place = open_place(home)
+    by = _name_from(name)
+    with _changes(place) as changes:
+        proposal = changes.propose(_id_or_file(place, file), why=why, by=by)
+    _show(proposal, as_json)
+    if not as_json:
+        say(f"look: {hint(place.home, f'static diff {proposal.id}')}")
+        say(f"next: {hint(place.home, f'static approve {proposal.id}')}", "bold")
+
+
+@static.command()
+def approve(
+    proposal_id: IdArgument, name: NameOption = None, home: HomeOption = None, as_json: JsonOption = False
+) -> None:
+    """Make a proposal true, in your name; a running mind serves it from its next prompt on."""
+    place = open_place(home)
+    by = _name_from(name)
+    with _changes(place) as changes:
+        proposal = changes.approve(proposal_id, name=by, now=place.clock.now())
+    _show(proposal, as_json)
+
+
+@static.command()
+def reject(
+    proposal_id: IdArgument,
+    reason: Annotated[str, typer.Option("--reason", metavar="R", help="Why not.", show_default=False)] = "",
+    name: NameOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close a proposal; an edited file stays edited, and what was approved is served."""
+    place = open_place(home)
+    by = _name_from(name)
+    with _changes(place) as changes:
+        proposal = changes.reject(proposal_id, name=by, reason=reason, now=place.clock.now())
+    _show(proposal, as_json)
+
+
+@contextmanager
+def _changes(place: Place) -> Iterator[Changes]:
+    tokens = Tokens()
+    tokens.load()  # short texts would be estimated without it, and a budget is no estimate
+    with open_memory(place) as store:
+        try:
+            yield Changes(place.home, place.settings.static.paths, store, place.clock, count=tokens.count)
+        except ChangeRefused as error:
+            raise Failed(str(error)) from None
+
+
+def _name_from(name: str | None) -> str:
+    """Who does it. Raises Usage where nobody is known."""
+    if name is None:
+        try:
+            name = getpass.getuser()
+        except (OSError, KeyError, ImportError):
+            name = ""
+    if not name.strip():
+        raise Usage("a change is made in somebody's name, and there is no login name: say --name NAME")
+    return name
+
+
+def _id_or_file(place: Place, what: str) -> str:
+    """A file is named as it is found from here, or as it stands in the home; an id is left as it is."""
+    here = Path(os.path.normpath(Path.cwd() / what))
+    if "/" not in what and "." not in what.removeprefix("proposal.") and not here.exists():
+        return what
+    for inside, home in ((here, place.home), (here.parent.resolve() / here.name, place.home.resolve())):
+        if inside.is_relative_to(home):
+            return inside.relative_to(home).as_posix()
+    return os.path.normpath(what)
+
+
+def _row(state: FileState) -> list[str]:
+    tokens = f"{'-' if state.tokens is None else state.tokens}/{state.budget}"
+    approved = (state.approved_by or "", state.approved_at or "", (state.approved_sha256 or "")[:12])
+    return [state.file, state.state, tokens, *approved]
+
+
+def _show(proposal: Proposal, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(proposal))
+        return
+    does = "to go" if proposal.text is None else "changed"
+    by = "" if proposal.decided_by is None else f" by {proposal.decided_by}"
+    say(f"{proposal.id}: {proposal.file} {does}: {proposal.state}{by}")

@@ -1,0 +1,1 @@
+"""Channel A: the static truths. Small, approved by a person, the same bytes until one changes."""
