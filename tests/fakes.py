@@ -11,6 +11,10 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any, Literal
 
+from kernel_gamma.assembly import read_task_types
+from kernel_gamma.configuration import Home
+from kernel_gamma.context.assembler import Assembler, AssemblerPorts
+from kernel_gamma.contracts.context import Assembled, Drift, Profile, Request, Section
 from kernel_gamma.contracts.effects import (
     Append,
     Batch,
@@ -38,11 +42,13 @@ from kernel_gamma.contracts.ports import (
     Usage,
 )
 from kernel_gamma.contracts.trust import Trust
+from kernel_gamma.contracts.truths import Finding, Search, Truth
 from kernel_gamma.nodes.base import NodePorts
 from kernel_gamma.settings import Settings
 
 ZONE = timezone(timedelta(hours=8), "CST")
 START = datetime(2026, 11, 30, 10, 30, 5, tzinfo=ZONE)
+TASK_TYPES = read_task_types(Home(Path(__file__).parents[1]))
 PROMPTS = Path(__file__).parents[1] / "prompts"
 
 
@@ -289,6 +295,60 @@ class ScriptedTools:
         return self.offered
 
 
+class FixedStatic:
+    """The StaticTruths port over sections that stand in memory."""
+
+    def __init__(self, *sections: Section) -> None:
+        self.held = list(sections)
+        self.drifted: list[Drift] = []
+
+    def sections(
+        self, profile: Profile, *, named: Sequence[str] = (), operators: Sequence[str] = ()
+    ) -> Sequence[Section]:
+        loaded = {*(f"truth.{name}" for name in named), *(["operators"] if operators else [])}
+        in_profile = [s for s in self.held if s.forced and (s.lean or profile == "full")]
+        return [*in_profile, *(s for s in self.held if not s.forced and s.name in loaded)]
+
+    def operators_in(self, text: str) -> Sequence[str]:
+        return ["op"] if any(s.name == "operators" for s in self.held) and "operator" in text else []
+
+    def truths_in(self, text: str) -> Sequence[str]:
+        names = [s.name.removeprefix("truth.") for s in self.held if s.name.startswith("truth.")]
+        return [name for name in names if name in text]
+
+    def drift(self) -> Sequence[Drift]:
+        return self.drifted
+
+
+def section(name: str, text: str, *, lean: bool = False, forced: bool = True) -> Section:
+    """A section as Channel A hands it out."""
+    return Section(
+        name=name,
+        file=f"config/{name}.json",
+        text=text,
+        budget=500,
+        sha256=hashlib.sha256(text.encode()).hexdigest(),
+        lean=lean,
+        forced=forced,
+    )
+
+
+PLAIN_STATIC = (section("meta_axioms", "# Axioms\n\nWhat is not known is called unknown.", lean=True),)
+
+
+class NoTruths:
+    """The reading side of a TruthStore that holds nothing; the real one has tests of its own."""
+
+    def search(self, search: Search) -> Finding:
+        return Finding(total=0, results=())
+
+    def recent(self, *, limit: int, category: str | None = None) -> list[Truth]:
+        return []
+
+    def get(self, key: str, version: int | None = None) -> Truth | None:
+        return None
+
+
 @dataclass
 class World:
     """Every fake, wired into one NodePorts: `World(settings=…).ports`."""
@@ -302,9 +362,29 @@ class World:
     tools: Any = field(default_factory=ScriptedTools)
     prompts: Any = field(default_factory=lambda: MemoryPrompts(PLAIN_PROMPTS))
     claims: dict[str, Mapping[str, Json]] = field(default_factory=dict)
+    static: Any = field(default_factory=lambda: FixedStatic(*PLAIN_STATIC))
+    truths: Any = field(default_factory=NoTruths)
+
+    @property
+    def assembler(self) -> Assembler:
+        return Assembler(
+            AssemblerPorts(
+                static=self.static,
+                truths=self.truths,
+                task_types=lambda: TASK_TYPES,
+                settings=self.settings.context,
+                window=self.model.window,
+                count=self.model.count_tokens,
+            )
+        )
 
     @property
     def ports(self) -> NodePorts:
+        assembler = self.assembler
+
+        async def assemble(request: Request) -> Assembled:
+            return assembler.assemble(request)
+
         return NodePorts(
             clock=self.clock,
             ids=self.ids,
@@ -316,6 +396,7 @@ class World:
             settings=self.settings,
             place_of=self.self_log.places.get,
             seen=self.claims.get,
+            assemble=assemble,
         )
 
     def take(self, outcome: Outcome) -> None:

@@ -8,6 +8,7 @@ KernelError
 │   ├── BudgetSpent   the day's tokens are used up
 │   └── DiskFull      nothing more can be written
 ├── Poison        this input can never succeed: dead-letter
+│   └── TooLarge      it does not fit into a prompt, whatever is left out
 ├── Fenced        another daemon took over the mind: stop at once, commit nothing
 ├── TruthError    the memory store refuses or cannot
 │   ├── BadTruth        key or value cannot be stored as it is
@@ -37,6 +38,7 @@ __all__ = [
     "Stop",
     "StoreDamaged",
     "StoreFull",
+    "TooLarge",
     "TruthError",
     "TruthLocked",
     "Unusable",
@@ -96,6 +98,13 @@ class Poison(KernelError):
     def __init__(self, detail: str, *, kind: str = "invalid") -> None:
         super().__init__(detail)
         self.kind = kind
+
+
+class TooLarge(Poison):
+    """What may not be left out of a prompt is larger than the prompt may be; `str()` has the numbers."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, kind="too_large")
 
 
 class Fenced(KernelError):

@@ -20,6 +20,7 @@ import kernel_gamma
 from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.host import Tools
 from kernel_gamma.actions.registry import build_registry
+from kernel_gamma.assembly import Assembly, Counting
 from kernel_gamma.bus.event_bus import BusPorts, FileEventBus
 from kernel_gamma.bus.files import Unreadable, overwrite, read_regular, write_whole
 from kernel_gamma.bus.folders import ACKS, ATTACHMENTS, SELF, SKELETON, STATUS_FILE
@@ -34,6 +35,7 @@ from kernel_gamma.bus.subscription import Observer
 from kernel_gamma.bus.writer import is_disk_full
 from kernel_gamma.circuit import Circuit
 from kernel_gamma.configuration import Home, read_yaml
+from kernel_gamma.contracts.context import Assembled, Request
 from kernel_gamma.contracts.effects import Append, Outcome, PassageRef
 from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
 from kernel_gamma.contracts.json_text import read_document
@@ -131,6 +133,16 @@ class Mind:
             ),
         )
         self.bus.on_listing = self._look_at_pages
+        self.assembly = Assembly(
+            self.home,
+            settings,
+            self.keeping.store,
+            self.self_log,
+            self.clock,
+            Counting(self.model.count_tokens, self.model.window),
+            tell=self.keeping.tell,
+            breaker=self._breaker,
+        )
         self.declared = load_topology(self.home.topology_file(settings), home)
         self._circuit = Circuit(self.bus, self.declared, self._ports(kill))
         self._language: Language = "zh" if settings.language == "zh" else "en"
@@ -171,7 +183,16 @@ class Mind:
             settings=settings,
             place_of=self._inquiries.place_of,
             seen=lambda key: self.bus.claimed_ahead(key) or self._inquiries.seen(key),
+            assemble=self._assemble,
         )
+
+    async def _assemble(self, request: Request) -> Assembled:
+        """Beside the loop: the store is searched, and what is counted may be long."""
+        return await asyncio.to_thread(self.assembly.assembler.assemble, request)
+
+    def _breaker(self) -> str:
+        status = getattr(self.model, "status", None)
+        return "closed" if status is None else str(status().get("breaker"))
 
     def _read_attachment(self, path: str) -> bytes:
         """An attachment below inbox/attachments/. Raises OSError when it cannot be read from there."""

@@ -7,21 +7,26 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from tests.fakes import PLAIN_PROMPTS, START, MemoryPrompts, MemorySelfLog, ScriptedModel
+from tests.fakes import PLAIN_PROMPTS, START, FixedStatic, MemoryPrompts, MemorySelfLog, World, section
 
 from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.registry import Registry
-from kernel_gamma.context.turns import Prompt, TurnBuilder, event_weight, in_zone
+from kernel_gamma.context.own_parts import OwnParts, in_zone
+from kernel_gamma.context.turns import Prompt, TurnBuilder, event_weight
 from kernel_gamma.contracts.payloads import Attachment, Event
 from kernel_gamma.contracts.ports import Passage, Snippet
-from kernel_gamma.settings import InternalizerSettings
+from kernel_gamma.settings import InternalizerSettings, Settings
 
 FENCE = re.compile(r"<(event|passage|recalled)\b")
 TOOLS = Registry({spec.name: spec for spec in BUILTINS}).catalogue("owner", "en")
 
 
+AXIOMS = section("meta_axioms", "# Axioms\n\nWhat is not known is called unknown.", lean=True)
+SKELETON = section("kernel_skeleton", "# Skeleton\n\nport 9120")
+
+
 def count(text: str) -> int:
-    return ScriptedModel().count_tokens("quality", text)
+    return World().model.count_tokens("quality", text)  # type: ignore[no-any-return]
 
 
 def event(text: str = "Shall we meet at 5?", **fields: object) -> Event:
@@ -36,24 +41,32 @@ class Desk:
         self.log = MemorySelfLog({"state.md": "## mood\n\nI am calm.\n"})
         for number in range(passages):
             self.log.tell(f"psg_{number}", f"I lived through moment {number} with six words.")
-        self.budgets = InternalizerSettings(**budgets)
-        self.builder = TurnBuilder(MemoryPrompts(PLAIN_PROMPTS), self.log, count, self.budgets)
+        settings = Settings(internalizer=InternalizerSettings(**budgets))
+        self.prompts = MemoryPrompts(dict(PLAIN_PROMPTS))
+        self.world = World(settings=settings, static=FixedStatic(AXIOMS, SKELETON))
+        own = OwnParts(self.prompts, self.log, count, settings.internalizer, settings.context)
+        self.builder = TurnBuilder("internalizer", own)
 
     def experience(self, *events: Event, language: str = "en", later: int = 0) -> Prompt:
-        return self.builder.experience(
+        request = self.builder.experience(
             events or (event(),),
             state=self.log.state(),
             language=language,  # type: ignore[arg-type]
             now=START + timedelta(seconds=later),
             see_images=False,
         )
+        return Prompt.of(self.world.assembler.assemble(request))
+
+    def decisions(self, passage: Passage, tools: list[Any]) -> Prompt:
+        request = self.builder.decisions(passage, tools=tools, language="en", now=START)
+        return Prompt.of(self.world.assembler.assemble(request))
 
 
 def test_a_prompt_is_a_system_turn_and_one_user_turn_with_the_events_last() -> None:
     prompt = Desk().experience(event(), event("And tomorrow?", id="evt_2"))
     system, user = prompt.turns
     assert (system.role, user.role) == ("system", "user")
-    assert system.text == f"{PLAIN_PROMPTS['SOUL']}\n\n{PLAIN_PROMPTS['INTERNALIZER']}"
+    assert system.text == "\n\n".join([AXIOMS.text, PLAIN_PROMPTS["SOUL"], PLAIN_PROMPTS["INTERNALIZER"]])
     order = ["I am calm.", "moment 0", "moment 4", "2026-11-30 10:30:05 +08:00, Monday"]
     order += ["Shall we meet", "And tomorrow?"]
     places = [user.text.index(words) for words in order]
@@ -61,28 +74,29 @@ def test_a_prompt_is_a_system_turn_and_one_user_turn_with_the_events_last() -> N
     assert user.text.endswith("</event>")
 
 
-def test_the_first_turn_is_the_same_object_whatever_happens() -> None:
+def test_the_first_turn_is_the_same_whatever_happens() -> None:
     desk = Desk()
     first = desk.experience()
     desk.log.tell("psg_9", "I heard something new.")
-    assert desk.experience(event("other"), later=7200).turns[0] is first.turns[0]
+    assert desk.experience(event("other"), later=7200).turns[0] == first.turns[0]
 
 
 def test_a_prompt_that_was_reloaded_or_a_changed_catalogue_is_used_at_once() -> None:
-    prompts = MemoryPrompts(PLAIN_PROMPTS)
     desk = Desk()
-    builder = TurnBuilder(prompts, desk.log, count, desk.budgets)
     passage = Passage("", "I wait.")
-
-    def first(tools: list[Any]) -> str:
-        return builder.decisions(passage, tools=tools, language="en", now=START).turns[0].text
-
-    before = first(TOOLS)
-    prompts.texts["SOUL"] = "You are another."
-    assert first(TOOLS).startswith("You are another.") and not before.startswith("You are another.")
+    before = desk.decisions(passage, TOOLS).turns[0].text
+    desk.prompts.texts["SOUL"] = "You are another."
+    after = desk.decisions(passage, TOOLS).turns[0].text
+    assert "You are another." in after and "You are another." not in before
     for number in range(40):
         tools = [{"name": f"tool_{number}", "description": "", "parameters": {}}]
-        assert f"### tool_{number}" in first(tools)
+        assert f"### tool_{number}" in desk.decisions(passage, tools).turns[0].text
+
+
+def test_the_rest_of_the_static_truths_stands_behind_the_instructions_where_the_task_asks_for_it() -> None:
+    general = Desk().experience(event("How are you?")).turns[0].text
+    system = Desk().experience(event("The service fails to start and loops for ever")).turns[0].text
+    assert system == f"{general}\n\n{SKELETON.text}"
 
 
 def test_fences_stand_only_in_the_last_turn_and_outside_words_only_in_fences() -> None:
@@ -116,7 +130,8 @@ def test_one_passage_longer_than_the_tail_is_excerpted() -> None:
 def test_without_budgets_nothing_of_the_past_is_shown() -> None:
     desk = Desk(tail_tokens=0, memory_tokens=0, state_tokens=0)
     prompt = desk.experience()
-    assert [part.name for part in prompt.parts.items] == ["system", "now", "events"]
+    names = [size["name"] for size in prompt.sizes]
+    assert names == ["meta_axioms", "persona", "instructions", "now", "events", "joins"]
     assert desk.log.asked == []
 
 
@@ -156,10 +171,13 @@ def test_a_long_event_asks_with_its_beginning_and_hides_no_other(words: str) -> 
 
 def test_the_parts_say_how_large_each_is() -> None:
     prompt = Desk().experience()
-    sizes = {part.name: part.tokens for part in prompt.parts.items}
-    assert list(sizes) == ["system", "state", "stream", "now", "events"]
-    assert prompt.parts.total == sum(count(turn.text) for turn in prompt.turns)
-    assert prompt.parts.as_json()[0] == {"name": "system", "tokens": sizes["system"]}
+    sizes = {size["name"]: size["tokens"] for size in prompt.sizes}
+    assert list(sizes) == [
+        *("meta_axioms", "persona", "instructions"),
+        *("state", "stream", "now", "events", "joins"),
+    ]
+    assert sum(sizes.values()) == sum(count(turn.text) for turn in prompt.turns)
+    assert sizes["instructions"] == count(PLAIN_PROMPTS["INTERNALIZER"])
 
 
 def test_a_chinese_prompt_has_chinese_labels() -> None:
@@ -171,13 +189,14 @@ def test_images_go_with_the_last_turn_only_when_they_can_be_seen() -> None:
     picture = Attachment(path="inbox/attachments/cat.png", media_type="image/png")
     paper = Attachment(path="inbox/attachments/a.pdf", media_type="application/pdf")
     desk = Desk()
-    seen = desk.builder.experience(
+    request = desk.builder.experience(
         [event(attachments=(picture, paper))],
         state=desk.log.state(),
         language="en",
         now=START,
         see_images=True,
     )
+    seen = desk.world.assembler.assemble(request)
     assert seen.turns[-1].images == (picture,)
     assert desk.experience(event(attachments=(picture,))).turns[-1].images == ()
 
@@ -185,12 +204,12 @@ def test_images_go_with_the_last_turn_only_when_they_can_be_seen() -> None:
 def test_the_externalizer_sees_its_passage_once_and_its_tools_in_the_prefix() -> None:
     desk = Desk()
     passage = Passage("2026-11-30 10:30:05 +08:00", "I lived through moment 4 with six words.")
-    prompt = desk.builder.decisions(passage, tools=TOOLS, language="en", now=START)
+    prompt = desk.decisions(passage, TOOLS)
     system, user = prompt.turns
     assert "### send_message" in system.text and "`text` (string, required)" in system.text
     assert user.text.count("moment 4") == 1 and "moment 3" in user.text
     assert user.text.endswith("<passage>\nI lived through moment 4 with six words.\n</passage>")
-    fewer = desk.builder.decisions(passage, tools=TOOLS[:1], language="en", now=START)
+    fewer = desk.decisions(passage, TOOLS[:1])
     assert "### recall" not in fewer.turns[0].text
 
 

@@ -12,7 +12,7 @@ from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.decisions import idempotency_key
 from kernel_gamma.actions.host import Tools
 from kernel_gamma.actions.registry import build_registry
-from kernel_gamma.contracts.effects import Append, DeadLetter, Delivery, Outcome
+from kernel_gamma.contracts.effects import Append, DeadLetter, Delivery, Outcome, Record
 from kernel_gamma.contracts.payloads import ActionPayload, PassagePayload
 from kernel_gamma.errors import Unusable
 from kernel_gamma.nodes.agents.externalizer import Externalizer
@@ -119,7 +119,8 @@ async def test_the_fast_role_is_asked_for_json_about_the_fenced_passage() -> Non
 
 
 async def test_no_decision_is_no_action() -> None:
-    assert (await handle(world(answer()))).effects == ()
+    (receipt,) = (await handle(world(answer()))).effects
+    assert isinstance(receipt, Record) and receipt.category == "assembly"
 
 
 @pytest.mark.parametrize("id_", ["psg_gone", "psg_edited", "psg_empty"])

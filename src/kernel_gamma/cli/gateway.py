@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 import kernel_gamma
+from kernel_gamma.assembly import Assembly
+from kernel_gamma.cli.context import assembly_over
 from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.memory import memory_file, open_memory
 from kernel_gamma.cli.status import status_of
@@ -67,7 +69,8 @@ def gateway(
     place = _with_gateway(place, settings)
     token = token_of(settings, place.environ)
     with _until_ended() as ended, open_memory(place, by_meaning=True) as store:
-        server = GatewayServer(_ports(place, store, token))
+        assembly = assembly_over(place, store)
+        server = GatewayServer(_ports(place, store, token, assembly))
         server.start()
         try:
             for line in _banner(place, server.url, with_token=token is not None):
@@ -82,7 +85,7 @@ def gateway(
 def serve_mind(place: Place, mind: Mind) -> GatewayServer:
     """Serve a mind that lives in this process; started when it returns. Raises SettingsError."""
     token = token_of(place.settings.gateway, place.environ)
-    server = GatewayServer(_ports(place, mind.keeping.store, token))
+    server = GatewayServer(_ports(place, mind.keeping.store, token, mind.assembly))
     server.start()
     return server
 
@@ -91,7 +94,7 @@ def _with_gateway(place: Place, settings: GatewaySettings) -> Place:
     return replace(place, settings=place.settings.model_copy(update={"gateway": settings}))
 
 
-def _ports(place: Place, store: SqliteTruths, token: str | None) -> GatewayPorts:
+def _ports(place: Place, store: SqliteTruths, token: str | None, assembly: Assembly) -> GatewayPorts:
     pages = SelfStream(place.self_dir)
     return GatewayPorts(
         truths=store,
@@ -103,6 +106,7 @@ def _ports(place: Place, store: SqliteTruths, token: str | None) -> GatewayPorts
         follow=partial(follow_pages, pages),
         status=partial(status_of, place),
         trace=partial(_trace, place),
+        assemble=assembly.asked,
         data=place.data,
         token=token,
     )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from kernel_gamma.context.turns import Prompt
-from kernel_gamma.contracts.effects import Batch
+from kernel_gamma.contracts.effects import Batch, Record
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.ports import Journal, Model, Role, Usage
 from kernel_gamma.errors import Unusable
 
-__all__ = ["Answer", "Question"]
+__all__ = ["Answer", "Asked", "Question"]
 
 T = TypeVar("T")
 
@@ -35,6 +35,15 @@ class Answer:
     """No further answer will be asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """What an answer was understood as, and the receipts of the prompts that were sent for it."""
+
+    result: T
+    receipts: tuple[Record, ...]
+    """One `assembly.` truth a call, for the Outcome."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Everything one call needs. The record under `answer` is what the ledger knows of the call."""
@@ -49,21 +58,22 @@ class Question:
     remember: Mapping[str, Json] = field(default_factory=dict)
     """Stored with the answer: how things stood when it was given, for a second run of the handler."""
 
-    async def ask(self, journal: Journal, model: Model, understand: Callable[[Answer], T]) -> T:
+    async def ask(self, journal: Journal, model: Model, understand: Callable[[Answer], T]) -> Asked[T]:
         """What `understand` makes of the answer; it raises ValueError with the problem in a sentence.
 
         An answer cut off by its length is never understood. Raises Unusable after two answers.
         """
         problem: str | None = None
+        receipts: list[Record] = []
         for step in ("answer", "answer.again"):
             record = await self._record(journal, model, step, problem)
+            receipts.append(_receipt(record))
             before = f" (before that: {problem})" if problem else ""
             try:
                 if record["finish_reason"] == "length":
                     raise ValueError(_CUT[self.language])
-                return understand(
-                    Answer(record["text"], record["remembered"], is_last=step == "answer.again")
-                )
+                answer = Answer(record["text"], record["remembered"], is_last=step == "answer.again")
+                return Asked(understand(answer), tuple(receipts))
             except ValueError as error:
                 problem = f"{error}{before}"
         raise Unusable(problem or "", raw=record["text"])
@@ -89,9 +99,21 @@ class Question:
                 "duration_sec": reply.duration_sec,
                 "role": self.role,
                 "agent": self.agent,
-                "parts": self.prompt.parts.as_json(),
+                "parts": list(self.prompt.sizes),
+                "audit": dict(self.prompt.audit),
                 "remembered": dict(self.remember),
             }
 
         record: dict[str, Json] = await journal.once(self.batch, step, call, kind="model")
         return record
+
+
+def _receipt(record: Mapping[str, Any]) -> Record:
+    """The assembly as it was when the call was made, also when the answer is read back after a crash."""
+    audit = record["audit"]
+    told = {name: record[name] for name in ("model", "usage", "duration_sec", "finish_reason")}
+    return Record(
+        category="assembly",
+        description=f"{audit['agent']}: {audit['task_type']}, {audit['total_tokens']} tokens",
+        value={**audit, **told},
+    )

@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from kernel_gamma.contracts.language import Language
+from kernel_gamma.contracts.payloads import Attachment
+from kernel_gamma.contracts.ports import Role, Turn
 from kernel_gamma.contracts.truths import TaskType
 
 __all__ = [
+    "Assembled",
     "Channel",
     "Drift",
     "Guess",
     "Part",
     "Piece",
     "Profile",
+    "Request",
     "Section",
     "StaticTruths",
+    "TaskRequest",
     "TaskRule",
 ]
 
@@ -168,3 +173,48 @@ class Part:
     volatile: bool = False
     """Changes from call to call; stands behind everything that does not."""
     role: Literal["system", "user"] = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of the assembler."""
+
+    task: str
+    """The words to tell the task type by, and to retrieve with; empty = general, nothing is retrieved."""
+    now: datetime
+    """Aware, in the mind's zone."""
+    language: Language
+    agent: str = ""
+    """Node id; empty: nobody of this mind."""
+    role: Role = "quality"
+    trace_id: str = ""
+    parts: Sequence[Part] = ()
+    """The agent's own and Pool A, in the order in which they stand."""
+    images: tuple[Attachment, ...] = ()
+    task_type: str | None = None
+    """None: told by the rules."""
+    budget: int | None = None
+    """Tokens of Channel A and Channel B together; None: the task type's."""
+    hand: bool = False
+    """Only carries out what was decided: lean static truths, and no records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRequest:
+    """What a person or a program asks to see assembled; see Request."""
+
+    task: str
+    task_type: str | None = None
+    agent: str = ""
+    budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A prompt, and the account of it."""
+
+    turns: tuple[Turn, ...]
+    audit: Mapping[str, Any] = field(repr=False)
+    """What an `assembly.` truth holds (context.audit)."""
+    parts: Sequence[Part] = field(default=(), repr=False)
+    """What stands in the turns, in its order."""

@@ -13,6 +13,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from kernel_gamma.contracts.context import Assembled, TaskRequest
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.ports import Clock, Ids, SelfLog, TruthStore
@@ -44,6 +45,8 @@ class GatewayPorts:
     """What `kgamma status --json` prints."""
     trace: Callable[[str], Mapping[str, Json] | None]
     """What `kgamma trace ID --json` prints; None when nothing is known of it."""
+    assemble: Callable[[TaskRequest], tuple[Assembled, str | None]] | None = None
+    """What would be sent for a task, and the key of its account; None: there is no assembler here."""
     emit: Callable[[bytes], Mapping[str, Json] | Awaitable[Mapping[str, Json]]] | None = None
     """Takes a checked event file, returns `{"id", "trace_id"}`; None: it is put into the inbox of `data`."""
     data: Path | None = None

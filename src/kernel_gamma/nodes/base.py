@@ -7,10 +7,11 @@ Raise from errors.py to say what follows; any other exception counts as an attem
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kernel_gamma.contracts.context import Assembled, Request
 from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import (
@@ -63,6 +64,8 @@ class NodePorts:
     """Where the ledger last knew a passage id."""
     seen: Callable[[str], Mapping[str, Json] | None]
     """What was claimed under a dedupe key (effects.Claim) and has not expired."""
+    assemble: Callable[[Request], Awaitable[Assembled]]
+    """The prompt for a request. Raises TooLarge."""
 
 
 def most_told(settings: Settings) -> int:

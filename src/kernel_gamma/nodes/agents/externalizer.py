@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from kernel_gamma.actions.decisions import Decided, Toolbox, actions_of
 from kernel_gamma.context.asking import Answer, Question
+from kernel_gamma.context.own_parts import OwnParts
 from kernel_gamma.context.thoughts import thought_of
-from kernel_gamma.context.turns import TurnBuilder
+from kernel_gamma.context.turns import Prompt, TurnBuilder
 from kernel_gamma.contracts.effects import (
     Append,
     Batch,
@@ -48,7 +49,8 @@ class Externalizer(Node):
         super().__init__(node_id, ports, config)
         self._role: Role = config.get("role") or "fast"
         settings = ports.settings
-        self._turns = TurnBuilder(ports.prompts, ports.self_log, self._count, settings.internalizer)
+        own = OwnParts(ports.prompts, ports.self_log, self._count, settings.internalizer, settings.context)
+        self._turns = TurnBuilder(node_id, own)
         self._toolboxes: dict[tuple[Trust, str], Toolbox] = {}
 
     async def handle(self, batch: Batch) -> Outcome:
@@ -75,11 +77,19 @@ class Externalizer(Node):
         box = self._toolbox(told.trust, language)
         if not box.tools:
             return Outcome()
+        request = self._turns.decisions(
+            passage,
+            tools=box.tools,
+            language=language,
+            now=ports.clock.now(),
+            role=self._role,
+            trace_id=batch.trace_id,
+        )
         question = Question(
             batch=batch,
             agent=self.id,
             role=self._role,
-            prompt=self._turns.decisions(passage, tools=box.tools, language=language, now=ports.clock.now()),
+            prompt=Prompt.of(await ports.assemble(request)),
             language=language,
             for_people=told.to is not None,
             schema=box.schema,
@@ -100,11 +110,12 @@ class Externalizer(Node):
                 thought = ""  # the decisions are sound; only the afterthought is not
             return _Translated(thought, actions)
 
-        translated = await question.ask(ports.journal, ports.model, understand)
+        asked = await question.ask(ports.journal, ports.model, understand)
+        translated = asked.result
         effects = self._act(told, translated.actions) if translated.actions else []
         if translated.thought:
             effects += self._think(told, translated.thought, hops)
-        return Outcome.of(*effects)
+        return Outcome.of(*effects, *asked.receipts)
 
     def _passage(self, told: PassagePayload) -> Passage | None:
         """The passage, unless a person removed or emptied it."""

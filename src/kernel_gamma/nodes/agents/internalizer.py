@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from kernel_gamma.context.asking import Answer, Question
 from kernel_gamma.context.fences import is_image
-from kernel_gamma.context.turns import TurnBuilder, event_weight
+from kernel_gamma.context.own_parts import OwnParts
+from kernel_gamma.context.turns import Prompt, TurnBuilder, event_weight
 from kernel_gamma.context.unseen import tell_unseen
 from kernel_gamma.contracts.effects import (
     Append,
@@ -52,7 +53,8 @@ class Internalizer(Node):
         self._most = most_told(ports.settings)
         # Two limits in one number (see weigh): so many events, and so many tokens of them.
         self.batch = BatchRule(max_count=self._most, max_weight=budgets.batch_tokens * self._most)
-        self._turns = TurnBuilder(ports.prompts, ports.self_log, self._count, budgets)
+        own = OwnParts(ports.prompts, ports.self_log, self._count, budgets, ports.settings.context)
+        self._turns = TurnBuilder(node_id, own)
 
     def batch_by(self, delivery: Delivery) -> str:
         return f"{self.order_by(delivery)}\n{delivery.trust}"
@@ -89,20 +91,29 @@ class Internalizer(Node):
         images = any(is_image(a) for event in events for a in event.attachments)
         sees = images and ports.model.has_role("multimodal")
         state = ports.self_log.state()
+        role: Role = "multimodal" if sees else self._role
+        request = self._turns.experience(
+            events,
+            state=state,
+            language=spoken,
+            now=ports.clock.now(),
+            role=role,
+            trace_id=batch.trace_id,
+            see_images=sees,
+        )
         question = Question(
             batch=batch,
             agent=self.id,
-            role="multimodal" if sees else self._role,
-            prompt=self._turns.experience(
-                events, state=state, language=spoken, now=ports.clock.now(), see_images=sees
-            ),
+            role=role,
+            prompt=Prompt.of(await ports.assemble(request)),
             language=spoken,
             for_people=any(event.is_message for event in events),
             remember={"state": state.sha256},
         )
-        told = await question.ask(
+        asked = await question.ask(
             ports.journal, ports.model, partial(_understand, ports.prompts.sources(spoken), texts)
         )
+        told = asked.result
         passage = told.passage if sees else tell_unseen(told.passage, events, spoken)
         passage_id = ports.ids.new("psg")
         append = Append(
@@ -114,9 +125,10 @@ class Internalizer(Node):
         emit = _announce(deliveries, events, passage_id, state_changed=changed)
         task = _task(events, passage_id, emit)
         if not changed:
-            return [append, emit, task]
+            return [append, emit, task, *asked.receipts]
         page = f"{told.state}\n"
-        return [append, Replace(page="state.md", text=page, expect=told.state_read), emit, task]
+        replace = Replace(page="state.md", text=page, expect=told.state_read)
+        return [append, replace, emit, task, *asked.receipts]
 
     def _count(self, text: str) -> int:
         return self.ports.model.count_tokens(self._role, text)
