@@ -22,6 +22,9 @@ from kernel_gamma.errors import SettingsError
 from kernel_gamma.model.roles import Roles
 from kernel_gamma.rhythm.clock import SystemClock
 from kernel_gamma.topology import load_topology
+from kernel_gamma.truths.static.approvals import drift_between, files_on_disk
+from kernel_gamma.truths.static.lock import read_lock
+from kernel_gamma.truths.static.places import Places
 
 __all__ = ["app", "queues_of", "status_of", "why_it_waits"]
 
@@ -64,7 +67,7 @@ def status_of(place: Place) -> dict[str, Any]:
         "budget_left": max(0, limit - tokens) if limit else None,
         "dead_letters": sum(1 for _ in letters_in(place.data / DEAD_LETTER)),
         "approvals": None,
-        "static_drift": None,
+        "static_drift": _static_drift(place),
         "open_loops": None,
         "next_slots": None,
         "stalled": fresh.get("stalled"),
@@ -88,6 +91,15 @@ def why_it_waits(place: Place) -> tuple[str, datetime | None] | None:
             told = f" until {until:%Y-%m-%d %H:%M:%S}" if until else ""
             return f"{name} waits{told}: {node.get('reason') or 'no reason is told'}", until
     return None
+
+
+def _static_drift(place: Place) -> list[str] | None:
+    """Static truths that are not as they were approved; None where nobody approved any yet."""
+    lock = read_lock(place.home)
+    if lock is None:
+        return None
+    places = Places(place.settings.static.paths)
+    return [drift.file for drift in drift_between(lock, files_on_disk(place.home, places), places)]
 
 
 def _written(data: Path) -> dict[str, Any]:
@@ -200,6 +212,9 @@ def _show(place: Place, found: dict[str, Any]) -> None:
         say(f"stalled  {found['stalled']}", "red")
     if found["last_error"]:
         say(f"error    {found['last_error']}", "red")
+    if found["static_drift"]:
+        changed = ", ".join(found["static_drift"])
+        say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
     if found["dead_letters"]:
         aside = counted(found["dead_letters"], "file")
         say(f"aside    {aside} ({hint(place.home, 'dead-letter list')})", "yellow")

@@ -118,13 +118,21 @@ def _depth(text: str) -> int:
     return deepest
 
 
+_ACCOUNTS = frozenset({"assembly"})
+_ACCOUNT_FIELDS = ("agent", "trace_id", "task_type", "task")
+"""By these an account of a prompt is found; its hundreds of hashes and excerpts are no words to look for."""
+
+
 def found_by(key: str, description: str, value: Json) -> str:
     """The text by which a record is found: its description, its value, and the words of its key.
 
-    Of the mind's own past: what its page says there, and a memory's topic.
+    Of the mind's own past: what its page says there, and a memory's topic. Of an account of a prompt: whose
+    it was, in which trace, and what it was about.
     """
     if category_of(key) in SELF_CATEGORIES and isinstance(value, dict):
         return _told(category_of(key), value)
+    if category_of(key) in _ACCOUNTS and isinstance(value, dict):
+        value = {name: value[name] for name in _ACCOUNT_FIELDS if name in value}
     text = searchable_text(description, value)
     folder, dot, last = key.rpartition(".")
     above, _, stamp = folder.rpartition(".")
