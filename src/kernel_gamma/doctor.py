@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.registry import build_registry
+from kernel_gamma.assembly import read_task_types
 from kernel_gamma.bus.folders import SKELETON
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.watcher import Watcher
@@ -31,7 +32,7 @@ from kernel_gamma.contracts.ports import Clock
 from kernel_gamma.errors import SettingsError
 from kernel_gamma.model.roles import ROLES, ResolvedRole, Roles, shown_url
 from kernel_gamma.model.tokens import Tokens
-from kernel_gamma.prompts import Prompts
+from kernel_gamma.prompts import LANGUAGES, Prompts
 from kernel_gamma.rhythm.clock import clock_for
 from kernel_gamma.settings import Settings
 from kernel_gamma.topology import load_topology, wiring_warnings
@@ -99,6 +100,7 @@ def examine(
     for check in (
         _tools,
         _prompts,
+        _task_types,
         _topology,
         _static,
         _folders,
@@ -136,11 +138,30 @@ def _tools(patient: _Patient) -> Iterator[Finding]:
 
 def _prompts(patient: _Patient) -> Iterator[Finding]:
     try:
-        Prompts(patient.home.prompts_dir)
+        prompts = Prompts(patient.home.prompts_dir)
     except SettingsError as error:
         yield Finding("prompts", "fail", str(error), error.mend or f"kgamma init {patient.home.root}")
+        return
+    yield Finding("prompts", "ok", f"{patient.home.prompts_dir}, English and Chinese alike")
+    most = patient.settings.context.persona_tokens
+    for language in LANGUAGES:
+        taken = Tokens().count(prompts.text("SOUL", language))
+        if taken > most:
+            yield Finding(
+                "prompts",
+                "warn",
+                f"prompts/{language}/SOUL.md takes {taken} tokens: paragraphs over {most} are left out",
+                "shorten it, or raise context.persona_tokens",
+            )
+
+
+def _task_types(patient: _Patient) -> Iterator[Finding]:
+    try:
+        types = read_task_types(patient.home)
+    except SettingsError as error:
+        yield Finding("task types", "fail", str(error), error.mend)
     else:
-        yield Finding("prompts", "ok", f"{patient.home.prompts_dir}, English and Chinese alike")
+        yield Finding("task types", "ok", ", ".join(types.rules))
 
 
 def _topology(patient: _Patient) -> Iterator[Finding]:

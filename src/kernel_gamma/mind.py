@@ -41,7 +41,7 @@ from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
 from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.ports import Clock, Ids, Model
-from kernel_gamma.errors import Fenced, SettingsError, Stop
+from kernel_gamma.errors import Fenced, SettingsError, Stop, TruthError
 from kernel_gamma.keeping import Keeping
 from kernel_gamma.model.gateway import ModelGateway
 from kernel_gamma.model.offline import OFFLINE_NOTICE, ONLINE_NOTICE, calls_itself_offline
@@ -219,9 +219,17 @@ class Mind:
             if not is_disk_full(error):
                 raise
             raise Stop(f"{self.data}: the disk is full ({error}); free some space and start again") from error
+        await asyncio.to_thread(self._look_at_static_truths)
         await self._say_which_model()
         await asyncio.to_thread(self.keeping.began, kernel_gamma.__version__, self._ledger.boot, os.getpid())
         self._write_status()
+
+    def _look_at_static_truths(self) -> None:
+        """A section over its budget, or approved bytes that are nowhere, end the start with a sentence."""
+        try:
+            self.assembly.static.drift()
+        except TruthError as error:
+            log.warning("approved static truths could not be kept", error=str(error))
 
     async def run(self) -> None:
         """Deliver until `stop`; raises Stop or Fenced when the mind cannot go on."""

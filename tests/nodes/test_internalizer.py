@@ -22,7 +22,7 @@ from tests.fakes import (
 from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.host import Tools
 from kernel_gamma.actions.registry import build_registry
-from kernel_gamma.contracts.effects import Append, DeadLetter, Delivery, Emit, Outcome, Replace
+from kernel_gamma.contracts.effects import Append, DeadLetter, Delivery, Emit, Outcome, Record, Replace
 from kernel_gamma.contracts.payloads import Action, ActionPayload
 from kernel_gamma.errors import BudgetSpent, Unusable
 from kernel_gamma.nodes.agents.internalizer import Internalizer
@@ -320,3 +320,42 @@ async def test_the_topology_may_give_another_role() -> None:
     found = world(FELT)
     await Internalizer("internalizer", found.ports, {"role": "fast"}).handle(batch(message()))
     assert found.model.calls[0].role == "fast"
+
+
+# the task type
+
+
+TIED = "deploy the poem"
+
+
+def types_of(outcome: Outcome) -> list[str]:
+    records = [r for r in of_kind(outcome, Record) if r.category == "assembly"]
+    return [str(record.value["task_type"]) for record in records]
+
+
+async def test_a_tie_is_left_to_the_rules_and_costs_no_call() -> None:
+    found = world(FELT)
+    assert types_of(await handle(found, message(TIED))) == ["dev_deploy"]
+    assert len(found.model.calls) == 1
+
+
+async def test_a_tie_is_decided_by_the_fast_role_where_the_settings_say_so() -> None:
+    found = world('{"task_type": "content_creation"}', FELT, context={"ties": "fast"})
+    assert types_of(await handle(found, message(TIED))) == ["content_creation"]
+    question, call = found.model.calls
+    assert (question.role, call.role) == ("fast", "quality")
+    assert "dev_deploy, content_creation" in question.turns[0].text
+    assert types_of(await handle(found, message(TIED))) == ["content_creation"]
+    assert len(found.model.calls) == 2  # the same batch asks nothing twice
+
+
+@pytest.mark.parametrize("answer", ['{"task_type": "poetry"}', "no idea", '{"task_type": "dev_deploy"}'])
+async def test_an_answer_that_names_none_of_the_tied_changes_nothing(answer: str) -> None:
+    found = world(answer, FELT, context={"ties": "fast"})
+    assert types_of(await handle(found, message(TIED))) == ["dev_deploy"]
+
+
+async def test_what_is_no_tie_is_not_asked_about() -> None:
+    found = world(FELT, context={"ties": "fast"})
+    await handle(found, message("Good morning"))
+    assert len(found.model.calls) == 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from kernel_gamma.context.audit import Limits, audit_of, text_of
+from kernel_gamma.context.audit import Limits, audit_of, check_forced, text_of
 from kernel_gamma.context.core_alerts import core_alerts
 from kernel_gamma.context.dynamic_channel import Retrieved, dynamic_pieces
 from kernel_gamma.context.fences import Count
@@ -35,7 +35,7 @@ from kernel_gamma.contracts.context import (
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.payloads import Attachment
 from kernel_gamma.contracts.ports import Role, TruthStore, Turn
-from kernel_gamma.errors import TooLarge, TruthError
+from kernel_gamma.errors import TruthError
 from kernel_gamma.settings import ContextSettings
 
 __all__ = ["Assembler", "AssemblerPorts"]
@@ -168,13 +168,8 @@ class Assembler:
         self, rule: TaskRule, budget: int, static: Sequence[Part], alerts: Part, count: Count
     ) -> int:
         """Tokens that Channel A and the core alerts leave. Raises TooLarge when they leave less than none."""
-        forced = sum(size_of(part, count) for part in static if part.fixed)
+        check_forced((*static, alerts), budget, count, rule.name)
         always = size_of(alerts, count)
-        if forced + always > budget:
-            raise TooLarge(
-                f"static truths ({forced} tokens) and core alerts ({always}) are never trimmed, and may have"
-                f" {budget} tokens together ({rule.name})"
-            )
         return budget - _within_ceilings(static, count) - always
 
     def _records(self, rule: TaskRule, request: Request, left: int, count: Count) -> tuple[Retrieved, Part]:

@@ -17,8 +17,9 @@ from kernel_gamma.context.fitting import FOR_WANT_OF_ROOM, Fitted, Lost, fit, si
 from kernel_gamma.contracts.context import Channel, Guess, Part, Piece
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.ports import Turn
+from kernel_gamma.errors import TooLarge
 
-__all__ = ["Limits", "audit_of", "prefix_of", "refitted", "summary_of", "text_of"]
+__all__ = ["Limits", "audit_of", "check_forced", "prefix_of", "refitted", "summary_of", "text_of"]
 
 _CHANNELS: tuple[Channel, ...] = ("static", "self", "dynamic", "agent")
 _JOINS = "joins"
@@ -107,6 +108,18 @@ def text_of(part: Part) -> list[str]:
     return [*([part.heading] if part.heading else []), *(piece.text for piece in part.pieces)]
 
 
+def check_forced(parts: Sequence[Part], budget: int, count: Count, of: str) -> int:
+    """Tokens that Channel A and the core alerts take whatever is trimmed. Raises TooLarge over the budget."""
+    forced = sum(size_of(part, count) for part in parts if part.channel == "static" and part.fixed)
+    always = sum(size_of(part, count) for part in parts if part.channel == "dynamic" and part.fixed)
+    if forced + always > budget:
+        raise TooLarge(
+            f"static truths ({forced} tokens) and core alerts ({always}) are never trimmed, and may have"
+            f" {budget} tokens together ({of})"
+        )
+    return forced + always
+
+
 def summary_of(audit: Mapping[str, Any]) -> list[dict[str, Json]]:
     """(name, tokens) of each part that was sent, in its order, for the record of the call."""
     sizes: dict[str, int] = {}
@@ -139,6 +152,7 @@ def refitted(audit: Mapping[str, Any], *, budget: int) -> Fitted:
         tokens: int = layouts[heading]["heading_tokens"]  # a heading is given by the name of its part
         return tokens
 
+    check_forced(parts, budget, count, audit["task_type"])
     limit = min(budget + audit["limits"]["own"], audit["limits"]["window"])
     fitted = fit(parts, limit=limit, count=count)
     return Fitted(fitted.parts, [*fitted.lost, *lost], fitted.tokens)

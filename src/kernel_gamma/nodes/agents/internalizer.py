@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from kernel_gamma.context.asking import Answer, Question
 from kernel_gamma.context.fences import is_image
 from kernel_gamma.context.own_parts import OwnParts
+from kernel_gamma.context.ties import untied
 from kernel_gamma.context.turns import Prompt, TurnBuilder, event_weight
 from kernel_gamma.context.unseen import tell_unseen
 from kernel_gamma.contracts.effects import (
@@ -101,13 +102,25 @@ class Internalizer(Node):
             trace_id=batch.trace_id,
             see_images=sees,
         )
+        for_people = any(event.is_message for event in events)
+        assembled = await ports.assemble(request)
+        if ports.settings.context.ties == "fast":
+            assembled = await untied(
+                request,
+                assembled,
+                ports.assemble,
+                batch=batch,
+                journal=ports.journal,
+                model=ports.model,
+                for_people=for_people,
+            )
         question = Question(
             batch=batch,
             agent=self.id,
             role=role,
-            prompt=Prompt.of(await ports.assemble(request)),
+            prompt=Prompt.of(assembled),
             language=spoken,
-            for_people=any(event.is_message for event in events),
+            for_people=for_people,
             remember={"state": state.sha256},
         )
         asked = await question.ask(
