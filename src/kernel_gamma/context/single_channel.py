@@ -19,15 +19,19 @@ __all__ = ["SingleChannel"]
 
 _NEWEST = 400
 """Records that are looked at: with 25 tokens each they fill the cap."""
-_REMEMBERED = 2000
+_SPARE = 16
+_REMEMBERED = 4000
 
 
 class SingleChannel:
     """Everything a store and Channel A hold, as one call would carry it."""
 
-    def __init__(self, static: StaticTruths, truths: TruthStore) -> None:
+    def __init__(self, static: StaticTruths, truths: TruthStore, *, newest: int = _NEWEST) -> None:
+        """`newest`: records that are looked at, at most."""
         self._static = static
         self._truths = truths
+        self._newest_looked_at = newest
+        self._needed = newest
         self._pieces: OrderedDict[tuple[str, int, int], Piece] = OrderedDict()
 
     def parts(self, cap: int, count: Count) -> list[Part]:
@@ -64,14 +68,24 @@ class SingleChannel:
         ]
 
     def _newest(self, left: int, count: Count) -> Sequence[Piece]:
+        """As many as fill `left`. As a rule about as many as the last time are read, for a start."""
+        for limit in (min(self._needed + _SPARE, self._newest_looked_at), self._newest_looked_at):
+            found = self._truths.recent(limit=limit)
+            pieces, full = self._filling(found, left, count)
+            if full or len(found) < limit or limit == self._newest_looked_at:
+                break
+        self._needed = len(pieces)
+        return pieces
+
+    def _filling(self, found: Sequence[Truth], left: int, count: Count) -> tuple[list[Piece], bool]:
         pieces: list[Piece] = []
-        for truth in self._truths.recent(limit=_NEWEST):
+        for truth in found:
             piece = self._piece(truth, count)
             left -= piece.tokens
             if left < 0:
-                break
+                return pieces, True
             pieces.append(piece)
-        return pieces
+        return pieces, False
 
     def _piece(self, truth: Truth, count: Count) -> Piece:
         key = (truth.key, truth.version, id(count))
