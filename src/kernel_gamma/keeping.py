@@ -14,9 +14,10 @@ from pathlib import Path
 
 import structlog
 
+from kernel_gamma.context.sums import Sums
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Past
-from kernel_gamma.contracts.truths import NewTruth
+from kernel_gamma.contracts.truths import NewTruth, category_of
 from kernel_gamma.errors import StoreDamaged, TruthError
 from kernel_gamma.meanings import Meanings
 from kernel_gamma.settings import Settings
@@ -60,13 +61,20 @@ class Keeping:
             log.error("the memory store was damaged and set aside", error=str(error), kept=self._aside)
             self.store = self._open(path, settings, clock, retention)
         self._meanings.start(self.store)
-        self.recorder = TruthRecorder(self.store)
+        self.sums = Sums()
+        """Of the calls since this was opened."""
+        self.recorder = TruthRecorder(self.store, self._heard)
         self._index = SelfIndex(self.store, past, clock)
         self._looking = threading.Lock()
         self._committed = 0
         self._metrics_due = clock.monotonic() + _METRICS_EVERY_SEC
         self._prune_due = 0.0
         self._waiting: dict[str, str] = {}
+
+    def _heard(self, truth: NewTruth) -> None:
+        category = truth.category or category_of(truth.key or "")
+        if category == "assembly" and isinstance(truth.value, dict):
+            self.sums.add(truth.value)
 
     async def look(self) -> None:
         """Take in what changed in the pages, write the load, prune when the day's turn has come."""

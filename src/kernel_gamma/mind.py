@@ -391,6 +391,7 @@ class Mind:
             "watcher": {"mode": mode, "reason": reason or None},
             "stalled": self.bus.disk.stall_reason or None,
             "durability": self.settings.bus.durability,
+            "context": self.keeping.sums.as_json(),
         }
 
     def _write_status(self, *, running: bool = True, watcher: tuple[str, str] | None = None) -> None:

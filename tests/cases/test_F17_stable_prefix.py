@@ -86,6 +86,9 @@ def test_F17_every_prompt_begins_with_the_same_bytes_until_a_truth_is_approved(t
             after = list(server.requests)[len(before) + len(drifted) :]
             accounts = _accounts(store)
             store.close()
+            status_file = dropper.data / "metrics/status.json"
+            _until(lambda: json.loads(status_file.read_bytes())["context"]["calls"] >= len(server.requests))
+            sums = json.loads(status_file.read_bytes())["context"]
 
     assert len(before) >= CALLS
     for requests in (before, drifted):
@@ -106,3 +109,5 @@ def test_F17_every_prompt_begins_with_the_same_bytes_until_a_truth_is_approved(t
     }
     recorded = {account["prefix_hash"]: account["prefix_chars"] for account in accounts}
     assert sent.items() <= recorded.items()
+    assert sums["by_agent"].keys() == {"internalizer", "externalizer"} and sums["prompt_tokens"] > 0
+    assert sum(sums["by_agent"].values()) == sums["assembled_tokens"] == sum(sums["by_section"].values())

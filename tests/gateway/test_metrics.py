@@ -85,3 +85,21 @@ def test_two_gateways_in_one_process_count_apart(serve: Callable[..., Place]) ->
     one, other = serve("one"), serve("other")
     one.get("/api/truths")
     assert requests(samples(other), "/api/truths", 200) == 0
+
+
+def test_prompts_are_told_by_agent_type_and_section_while_a_daemon_runs(
+    serve: Callable[..., Place],
+) -> None:
+    sums = {
+        "by_agent": {"internalizer": 1200},
+        "by_type": {"ops_debug": 1200},
+        "by_section": {"static/meta_axioms": 148, "dynamic/dynamic": 700},
+        "saved_share": 0.8,
+        "cached_share": None,
+        "cost": 0.25,
+    }
+    found = samples(serve(status=lambda: {"context": sums}))
+    assert found["kgamma_prompt_tokens_by_agent", (("agent", "internalizer"),)] == 1200
+    assert found["kgamma_prompt_tokens_by_section", (("section", "dynamic/dynamic"),)] == 700
+    assert found["kgamma_prompt_saved_share", ()] == 0.8 and found["kgamma_model_cost", ()] == 0.25
+    assert ("kgamma_prompt_cached_share", ()) not in found

@@ -17,7 +17,17 @@ from kernel_gamma.bus.lock import holder
 from kernel_gamma.bus.watcher import ignored
 from kernel_gamma.cli.home import Place, hint, open_place, read_ledger
 from kernel_gamma.cli.letters import letters_in
-from kernel_gamma.cli.terminal import HomeOption, JsonOption, ago, counted, print_json, print_table, say
+from kernel_gamma.cli.terminal import (
+    Failed,
+    HomeOption,
+    JsonOption,
+    ago,
+    as_called,
+    counted,
+    print_json,
+    print_table,
+    say,
+)
 from kernel_gamma.errors import SettingsError
 from kernel_gamma.model.roles import Roles
 from kernel_gamma.rhythm.clock import SystemClock
@@ -48,7 +58,7 @@ def status_of(place: Place) -> dict[str, Any]:
     written = _written(place.data)
     fresh = written if held is not None and written.get("pid") == held.get("pid") else {}
     queues, oldest = queues_of(place)
-    tokens = _tokens_today(place)
+    tokens, unreadable = _tokens_today(place)
     limit = place.settings.budget.tokens_per_day
     nodes = fresh.get("nodes") or _nodes(place, written, "starting" if held is not None else "stopped")
     return {
@@ -64,16 +74,17 @@ def status_of(place: Place) -> dict[str, Any]:
         "nodes": nodes,
         "model": fresh.get("model") or _model(place),
         "tokens_today": tokens,
-        "budget_left": max(0, limit - tokens) if limit else None,
+        "budget_left": max(0, limit - tokens) if limit and tokens is not None else None,
         "dead_letters": sum(1 for _ in letters_in(place.data / DEAD_LETTER)),
         "approvals": None,
         "static_drift": _static_drift(place),
+        "context": fresh.get("context"),
         "open_loops": None,
         "next_slots": None,
         "stalled": fresh.get("stalled"),
         "watcher": fresh.get("watcher"),
         "durability": place.settings.bus.durability,
-        "last_error": _last_error(nodes, written),
+        "last_error": unreadable or _last_error(nodes, written),
     }
 
 
@@ -154,10 +165,14 @@ def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
         return
 
 
-def _tokens_today(place: Place) -> int:
-    with read_ledger(place.data) as ledger:
-        row = ledger.one("tokens_on", f"{place.clock.now():%Y-%m-%d}") if ledger is not None else None
-    return int(row[0]) if row else 0
+def _tokens_today(place: Place) -> tuple[int | None, str | None]:
+    """Tokens of this local day; None with the reason when the ledger cannot be read."""
+    try:
+        with read_ledger(place.data) as ledger:
+            row = ledger.one("tokens_on", f"{place.clock.now():%Y-%m-%d}") if ledger is not None else None
+    except (Failed, SettingsError) as error:  # SettingsError: a newer version wrote it
+        return None, str(error)
+    return int(row[0]) if row else 0, None
 
 
 def _nodes(place: Place, written: dict[str, Any], state: str) -> dict[str, Any]:
@@ -199,8 +214,12 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     model, watcher = found["model"], found["watcher"]
     breaker = f", breaker {model['breaker']}" if model.get("breaker") else ""
     say(f"model    {model['mode']}{breaker}")
-    left = found["budget_left"]
-    say(f"tokens   {found['tokens_today']} today" + (f", {left} left" if left is not None else ", no limit"))
+    say(f"tokens   {_tokens_in_words(place, found)}")
+    sums = found["context"] or {}
+    if sums.get("calls"):
+        saved = f", {sums['saved_share']:.0%} saved" if sums.get("saved_share") is not None else ""
+        cached = f", {sums['cached_share']:.0%} from caches" if sums.get("cached_share") is not None else ""
+        say(f"prompts  {sums['calls']} since the start, {sums['assembled_tokens']} tokens{saved}{cached}")
     if watcher:
         say(
             f"files    noticed by {watcher['mode']}"
@@ -211,7 +230,7 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     if found["stalled"]:
         say(f"stalled  {found['stalled']}", "red")
     if found["last_error"]:
-        say(f"error    {found['last_error']}", "red")
+        say(f"error    {as_called(found['last_error'])}", "red")
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
         say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
@@ -222,6 +241,13 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     print_table(["queue", "files"], [[name, str(count)] for name, count in found["queues"].items()])
     say()
     print_table(["node", "status", "until", "last error"], [_row(*node) for node in found["nodes"].items()])
+
+
+def _tokens_in_words(place: Place, found: dict[str, Any]) -> str:
+    if found["tokens_today"] is None:
+        return "unknown"
+    left = f"{found['budget_left']} left" if place.settings.budget.tokens_per_day else "no limit"
+    return f"{found['tokens_today']} today, {left}"
 
 
 def _row(name: str, state: dict[str, Any]) -> list[str]:

@@ -75,10 +75,38 @@ class _World:
         for key, (name, sentence) in _GAUGES.items():
             if isinstance(value := status.get(key), int | float):
                 yield GaugeMetricFamily(name, sentence, float(value))
+        yield from _prompts(status.get("context") or {})
         queues = GaugeMetricFamily("kgamma_queue_files", "Files that wait", labels=["queue"])
         for queue, count in (status.get("queues") or {}).items():
             queues.add_metric([queue], count)
         yield queues
+
+
+def _prompts(sums: Mapping[str, Json]) -> Iterator[Metric]:
+    """Of the calls since the daemon started; nothing while none runs."""
+    for name, sentence, key, label in (
+        ("kgamma_prompt_tokens_by_agent", "Tokens of prompts, by agent", "by_agent", "agent"),
+        ("kgamma_prompt_tokens_by_type", "Tokens of prompts, by task type", "by_type", "task_type"),
+        (
+            "kgamma_prompt_tokens_by_section",
+            "Tokens of assembled prompts, by section",
+            "by_section",
+            "section",
+        ),
+    ):
+        counts = sums.get(key)
+        if isinstance(counts, dict) and counts:
+            family = GaugeMetricFamily(name, sentence, labels=[label])
+            for value, count in counts.items():
+                family.add_metric([value], count)
+            yield family
+    for name, sentence, key in (
+        ("kgamma_prompt_saved_share", "Share saved against sending everything", "saved_share"),
+        ("kgamma_prompt_cached_share", "Share of prompt tokens from endpoints' caches", "cached_share"),
+        ("kgamma_model_cost", "Cost of the calls since the daemon started", "cost"),
+    ):
+        if isinstance(value := sums.get(key), int | float):
+            yield GaugeMetricFamily(name, sentence, float(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
@@ -19,13 +20,16 @@ class TruthRecorder:
     """The Recorder port over a store. What is not flushed when the process dies is recorded again: the bus
     carries every commit out anew that it has not marked."""
 
-    def __init__(self, store: SqliteTruths) -> None:
+    def __init__(self, store: SqliteTruths, heard: Callable[[NewTruth], None] = lambda truth: None) -> None:
+        """`heard` is told of each, when it is taken in; it must not raise."""
         self._store = store
+        self._heard = heard
         self._waiting: list[NewTruth] = []
 
     def record(self, truth: NewTruth) -> None:
         """Take one in; a key that stands already will be left as it is."""
         self._waiting.append(truth)
+        self._heard(truth)
 
     def flush(self) -> None:
         """Write what waits. A store that is full keeps it waiting, and raises; nothing else holds it up."""
