@@ -764,3 +764,18 @@ def test_a_category_counts_the_key_of_its_very_name(store: SqliteTruths) -> None
     found = find(store, "disk", categories=["incident.disk"])
     assert sorted(keys(found)) == ["incident.disk", "incident.disk.full"]
     assert found.total == 2
+
+
+def test_a_search_that_need_not_count_finds_the_same_and_tells_at_least_so_many(store: SqliteTruths) -> None:
+    for number in range(30):
+        store.upsert(
+            NewTruth(
+                key=f"note.{number:02}x{number}", value=f"disk of machine {chr(97 + number % 26)}{number}"
+            )
+        )
+    counted = store.search(Search(query="disk machine", limit=5))
+    quick = store.search(Search(query="disk machine", limit=5, counted=False))
+    assert [one.truth.key for one in quick.results] == [one.truth.key for one in counted.results]
+    assert counted.total == 30 and 5 <= quick.total <= 30
+    listed = store.search(Search(categories=("note",), limit=5, counted=False))
+    assert len(listed.results) == 5 <= listed.total

@@ -213,14 +213,16 @@ class Assembler:
         """The dual prompt, or the single one where the roll-out is not that far; the audit tells of both."""
         count = self._count_for(request.role)
         settings = self._ports.settings
+        own_tokens = _within_ceilings(own, count)
+        sends_dual = settings.mode == "dual" or (settings.mode == "canary" and _is_canary(request, settings))
         try:
+            if sends_dual:
+                everything = self._single.size(settings.single_tokens, count) + own_tokens
+                return replace(dual, audit={**dual.audit, **_sent(settings, "dual", everything, dual)})
             single = self._single.parts(settings.single_tokens, count)
         except TruthError:  # told where the records are asked; there is no other prompt to send then
             return replace(dual, audit={**dual.audit, **_sent(settings, "dual", None, dual)})
-        own_tokens = _within_ceilings(own, count)
         everything = sum(size_of(part, count) for part in single) + own_tokens
-        if settings.mode == "dual" or (settings.mode == "canary" and _is_canary(request, settings)):
-            return replace(dual, audit={**dual.audit, **_sent(settings, "dual", everything, dual)})
         parts = _placed([part for part in single if part.channel == "static"], own, single[-1:])
         window = int(settings.window_share * self._ports.window(request.role))
         fitted = fit(parts, limit=window, count=count)

@@ -109,7 +109,12 @@ def _standing(store: TruthStore, now: datetime) -> list[Truth]:
     def ask(start: datetime | None) -> bool:
         """Whether there may be more than were read."""
         search = Search(
-            query="severity core", categories=CORE_CATEGORIES, start=start, limit=_READ, fold=False
+            query="severity core",
+            categories=CORE_CATEGORIES,
+            start=start,
+            limit=_READ,
+            fold=False,
+            counted=False,
         )
         core = [one.truth for one in store.search(search).results if is_core(one.truth.value)]
         found.update((truth.key, truth) for truth in core)
@@ -139,7 +144,7 @@ def _resolved_by(
     """
     start = alert.timestamp if alert is not None else None
     found: dict[str, list[Truth]] = {}
-    results = store.search(Search(query=query, start=start, limit=limit, fold=False)).results
+    results = store.search(Search(query=query, start=start, limit=limit, fold=False, counted=False)).results
     for one in results:
         for key in _resolves(one.truth.value):
             found.setdefault(key, []).append(one.truth)

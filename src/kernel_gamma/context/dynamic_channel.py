@@ -238,6 +238,7 @@ class _Asking:
                 start=since,
                 limit=_LIMIT,
                 task_type=weights_of(self._rule),
+                counted=False,
             )
         )
         self._enter(entry, finding)
@@ -248,7 +249,7 @@ class _Asking:
         start = self._times.start if self._timed else self._since
         end = self._times.end
         entry = self._entry("", self._rule.categories, start, end)
-        asked = Search(categories=self._rule.categories, start=start, end=end, limit=_NEWEST)
+        asked = Search(categories=self._rule.categories, start=start, end=end, limit=_NEWEST, counted=False)
         finding = self._store.search(asked)
         self._enter(entry, finding)
         for found in finding.results:

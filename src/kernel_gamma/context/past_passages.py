@@ -32,6 +32,7 @@ def with_past(memory: Part, task: str, truths: TruthStore, count: Count) -> Part
             categories=sorted(SELF_CATEGORIES),
             limit=_LOOKED_AT,
             min_similarity=_LEAST_SIMILARITY,
+            counted=False,
         )
     )
     indexed = [_piece(one, count) for one in found.results]

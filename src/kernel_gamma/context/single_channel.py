@@ -32,12 +32,60 @@ class SingleChannel:
         self._truths = truths
         self._newest_looked_at = newest
         self._needed = newest
+        self._counted: Sequence[tuple[str, int]] = ()
+        """(key, tokens) of what `size` counted last, the newest first."""
         self._pieces: OrderedDict[tuple[str, int, int], Piece] = OrderedDict()
 
     def parts(self, cap: int, count: Count) -> list[Part]:
         """Channel A whole, and as many of the newest records as the cap has room for. Raises TruthError."""
-        sections = self._static.sections("full")
-        static = [
+        static = self._static_parts(count)
+        left = cap - sum(piece.tokens for part in static for piece in part.pieces)
+        return [
+            *static,
+            Part(
+                name="everything",
+                channel="dynamic",
+                pieces=self._newest(left, count),
+                maximum=max(0, left),
+                volatile=True,
+            ),
+        ]
+
+    def size(self, cap: int, count: Count) -> int:
+        """Tokens of `parts`, for a call that sends something else.
+
+        What was counted the last time is counted on from: only records that came since are read. A record
+        written anew counts where it stood. Raises TruthError.
+        """
+        static = sum(piece.tokens for part in self._static_parts(count) for piece in part.pieces)
+        before = self._counted  # several threads may count at once: each goes on from what stood then
+        since = self._sizes_since(before, count)
+        if since is None:
+            counted = [(piece.source, piece.tokens) for piece in self._newest(cap - static, count)]
+        else:
+            counted = [*since, *before]
+        total, kept = static, 0
+        for _, tokens in counted:
+            if total + tokens > cap:
+                break
+            total += tokens
+            kept += 1
+        self._counted = counted[:kept]
+        return total
+
+    def _sizes_since(self, before: Sequence[tuple[str, int]], count: Count) -> list[tuple[str, int]] | None:
+        """(key, tokens) of the records that are newer than what was counted; None: count all of them."""
+        if not before:
+            return None
+        newest = self._truths.recent(limit=_SPARE)
+        known = before[0][0]
+        for index, truth in enumerate(newest):
+            if truth.key == known:
+                return [(one.key, self._piece(one, count).tokens) for one in newest[:index]]
+        return None
+
+    def _static_parts(self, count: Count) -> list[Part]:
+        return [
             Part(
                 name=section.name,
                 channel="static",
@@ -53,18 +101,7 @@ class SingleChannel:
                 role="system",
                 priority=1 if section.lean else 0,
             )
-            for section in sections
-        ]
-        left = cap - sum(piece.tokens for part in static for piece in part.pieces)
-        return [
-            *static,
-            Part(
-                name="everything",
-                channel="dynamic",
-                pieces=self._newest(left, count),
-                maximum=max(0, left),
-                volatile=True,
-            ),
+            for section in self._static.sections("full")
         ]
 
     def _newest(self, left: int, count: Count) -> Sequence[Piece]:

@@ -144,6 +144,8 @@ class Search:
     """Near-duplicates count as one, with how many there are."""
     levels: Sequence[Level] = ()
     """Only the mind's own past of these levels; empty = any."""
+    counted: bool = True
+    """False: `total` is only at least so many; among a million records counting takes as long as finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class Retrieval:
         """The newest of the scope."""
         weighed = self._newest(connection, search, need, scope)
         results, left_out = self._results.choose(connection, search, scope, weighed, ())
-        total = self._counting.listed(connection, scope)
+        total = self._counting.listed(connection, scope) if search.counted else len(left_out)
         return self._finding(need, max(total, len(results)), results, left_out)
 
     def _newest(self, connection: Connection, search: Search, need: Need, scope: Scope) -> Iterator[Weighed]:
@@ -159,7 +159,9 @@ class Retrieval:
             for one in weighed
             if one.score < search.min_similarity
         ]
-        if search.min_similarity > 0:
+        if not search.counted:
+            total = len(kept)
+        elif search.min_similarity > 0:
             total = self._count_similar(connection, search, need, scope, candidates)
         else:
             total = self._counting.matching(connection, scope, candidates, any_of(candidates))
