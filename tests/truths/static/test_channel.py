@@ -13,10 +13,11 @@ from tests.truths.static.conftest import Bench, counting
 
 from kernel_gamma.contracts.truths import NewTruth, Search
 from kernel_gamma.errors import SettingsError
-from kernel_gamma.truths.static.approvals import sha256_of
+from kernel_gamma.settings import StaticPaths
+from kernel_gamma.truths.static.approvals import files_on_disk, sha256_of
 from kernel_gamma.truths.static.changes import ChangeRefused
 from kernel_gamma.truths.static.lock import read_lock
-from kernel_gamma.truths.static.places import LOCK_FILE
+from kernel_gamma.truths.static.places import LOCK_FILE, Places
 from kernel_gamma.truths.static.rendering import joined
 from kernel_gamma.truths.store import open_truths
 
@@ -177,6 +178,20 @@ def test_without_lock_and_store_the_files_are_approved_as_they_stand_and_that_is
     assert [category for category, _, _ in bench.told] == ["operation.static_change"]
     bench.channel().sections("full")
     assert len(bench.told) == 1
+
+
+def test_a_home_from_before_there_were_static_truths_gets_the_shipped_ones(bench: Bench) -> None:
+    expected = full(bench.channel())
+    bench.lose_store()
+    for file in (LOCK_FILE, *read_files(bench)):
+        bench.path(file).unlink()
+    assert full(bench.channel()) == expected
+    assert sorted(read_files(bench)) and read_lock(bench.home) is not None
+    assert bench.channel().drift() == ()
+
+
+def read_files(bench: Bench) -> list[str]:
+    return [*files_on_disk(bench.home, Places(StaticPaths()))]
 
 
 def test_files_that_are_not_sound_are_not_approved_by_a_first_start(bench: Bench) -> None:

@@ -28,6 +28,7 @@ from kernel_gamma.truths.static.lock import (
     Lock,
     alone,
     parse_lock,
+    put_file,
     read_lock,
     read_static,
     write_lock,
@@ -105,6 +106,7 @@ class Approvals:
             found = self.settled()
             if found is None:
                 files = {file: raw for file, raw in self.on_disk().items() if raw is not None}
+                files = files or self._lay_out()
                 check(files)
                 now = self._clock.now()
                 entries = {f: Approval.of(sha256_of(raw), FIRST_START, now) for f, raw in files.items()}
@@ -113,6 +115,19 @@ class Approvals:
             if found.how != "file":
                 self._write(found.lock)
         return found
+
+    def _lay_out(self) -> dict[str, bytes]:
+        """The shipped static truths, put into a home that was laid out before there were any."""
+        shipped = files_on_disk(defaults_dir(), self.places)
+        files = {file: raw for file, raw in shipped.items() if raw is not None}
+        for file, raw in files.items():
+            try:
+                put_file(self.home / file, raw)
+            except OSError as error:  # as above: the store's bytes serve
+                log.warning("a static truth was not laid out", file=file, error=str(error))
+        if files:
+            log.info("this home had no static truths: the shipped ones were laid out", files=len(files))
+        return files
 
     def _write(self, lock: Lock) -> None:
         try:
