@@ -3,7 +3,8 @@
 
   python3 run.py                 the daemon in the foreground (kgamma run)
   python3 run.py COMMAND ...     any kgamma command, e.g.  python3 run.py say "Good morning"
-  python3 run.py test [...]      the tests; arguments go to pytest, paths are relative to this folder
+  python3 run.py test            all the tests, on every processor
+  python3 run.py test ...        arguments go to pytest as they are, paths are relative to this folder
   python3 run.py --help          this, then the help of kgamma
 
 The first start makes .venv beside this file and installs the project there; it needs the network
@@ -59,6 +60,8 @@ SHOWN_PIP_LINES = ("Collecting ", "Building ", "Installing collected packages")
 FOREIGN_SETTINGS = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PYTHONHOME")
 """They would send the packages elsewhere than into our .venv."""
 
+SIDE_BY_SIDE = ("-n", "auto", "--maxprocesses", "8", "--dist", "worksteal")
+"""How pytest runs the whole suite; one file is quicker, and can be debugged, in one process."""
 
 COMMAND_VARIABLE = "KGAMMA_COMMAND"
 """Tells kgamma how it was called, so that its hints can be typed as they stand."""
@@ -87,7 +90,7 @@ def understand(arguments: Sequence[str]) -> Start:
     if not arguments:
         return Start(("kgamma", "run"))
     if arguments[0] == "test":
-        pytest = ("python", "-m", "pytest", *arguments[1:])
+        pytest = ("python", "-m", "pytest", *(arguments[1:] or SIDE_BY_SIDE))
         return Start(pytest, frozenset({"test"}), in_checkout=True)
     if list(arguments) in (["--help"], ["-h"]):
         return Start(("kgamma", "--help"), introduced=True)
@@ -289,8 +292,13 @@ def become(checkout: Checkout, start: Start) -> None:
 
 
 def as_called(python: str, script: str) -> str:
-    """What was typed before the arguments: `python3 run.py`."""
-    return shlex.join([python, script])
+    """What was typed before the arguments: `python3 run.py`.
+
+    A launcher between shell and Python (pyenv) makes the name a whole path; the name alone is enough
+    where the shell finds it.
+    """
+    name = Path(python).name
+    return shlex.join([name if shutil.which(name) else python, script])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -280,3 +280,30 @@ async def test_the_model_is_made_ready_before_a_suspect_takes_off(
         assert len(again.bus.suspects()) == 1
         await again.drained()
     assert model.said == ["warm", "handled"]
+
+
+class _Endless:
+    """A model whose loading never ends."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    async def warm(self) -> None:
+        self.said.append("warming")
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            self.said.append("cancelled")
+
+
+async def test_without_suspects_the_model_is_made_ready_beside_the_nodes(tmp_path: Path) -> None:
+    model = _Endless()
+    rig = Rig(tmp_path, {"a": node_class(forward, emit=("outbox/out/out_*.json",))})
+    rig.circuit._model = model  # type: ignore[assignment]
+    async with rig:
+        await rig.until(lambda: model.said)
+        rig.drop("e.json", {"text": "hello"})
+        await rig.drained()
+        assert rig.said() == ["hello"]
+        assert model.said == ["warming"]
+    assert model.said == ["warming", "cancelled"], "a stop does not wait for it"

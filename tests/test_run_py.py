@@ -107,6 +107,12 @@ def test_test_runs_pytest_with_the_test_tools_in_the_checkout() -> None:
     assert asked.in_checkout
 
 
+def test_the_whole_suite_uses_every_processor_and_a_part_of_it_one() -> None:
+    assert run.understand(["test"]).argv == ("python", "-m", "pytest", *run.SIDE_BY_SIDE)
+    assert "-n" in run.SIDE_BY_SIDE
+    assert "-n" not in run.understand(["test", "tests/bus"]).argv
+
+
 def test_an_older_python_can_read_the_file_as_far_as_its_message() -> None:
     tree = ast.parse(SOURCE.read_text(), feature_version=(3, 7))
     check = next(node for node in tree.body if isinstance(node, ast.If))
@@ -140,6 +146,19 @@ def test_the_command_is_told_how_it_was_called(checkout: run.Checkout) -> None:
     )
     assert "called python3 run.py\n" in done.stdout, done.stderr
     assert run.as_called("python3", "my run.py") == "python3 'my run.py'"
+
+
+def test_an_interpreter_the_shell_finds_is_named_without_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert run.as_called(str(python), "run.py") == f"{python} run.py", "its name alone would not start it"
+    monkeypatch.setenv("PATH", str(python.parent))
+    assert run.as_called(str(python), "run.py") == "python3 run.py"
 
 
 def test_help_explains_run_py_first_and_then_kgamma(checkout: run.Checkout, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class Circuit:
         self._fatal: BaseException | None = None
         self._ended = asyncio.Event()
         self._stopping = False
+        self._warmed = False
         bus.on_fatal = self._end_with
 
     def subscribers(self) -> list[Subscriber]:
@@ -50,6 +51,7 @@ class Circuit:
             for declared in self._declared:
                 for _ in range(declared.concurrency):
                     self._employ(self._serve(self._nodes[declared.id]), declared.id)
+            self._employ(self._warm(), "warming")  # beside them: the first event need not wait for it
         await self._ended.wait()
         if self._fatal is not None:
             raise self._fatal
@@ -81,10 +83,14 @@ class Circuit:
                 await self._handle(self._nodes[suspect.node], batch, self._bus.commit)
 
     async def _warm(self) -> None:
-        """What a model needs is loaded before a suspect takes off, so that no slow start is laid on it."""
+        """Load what the model needs, before a call waits for it; nothing when that was done before.
+
+        A suspect takes off only after it, so that no slow start is laid on it.
+        """
         warm = getattr(self._model, "warm", None)
-        if warm is None:
+        if warm is None or self._warmed:
             return
+        self._warmed = True
         try:
             await warm()
         except Exception as error:  # noqa: BLE001 - the first call loads the same, and says what is wrong

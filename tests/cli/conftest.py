@@ -96,6 +96,11 @@ class Shell:
             app, [*args, "--home", str(self.home)], input=stdin, env={**removed, **QUICK, **env}
         )
 
+    def live(self) -> None:
+        """Handle all that is pending: a whole life in this process, which is loaded already."""
+        ended = self("run", "--once", "--no-gateway")
+        assert ended.exit_code == 0, ended.stderr
+
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "kernel_gamma", *args, "--home", str(self.home)]
 
@@ -191,8 +196,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     shell.drop("tea.json", '{"text": "记住：我每天早上喝绿茶", "from": "小明"}'.encode())
     shell.drop("diary.json", b'{"text": "write in your diary that it rained", "from": "bob"}')
     shell.drop("broken.json", b"{nope")
-    ended = shell.process("run", "--once")
-    assert ended.returncode == 0, ended.stderr
+    shell.live()
     return shell
 
 

@@ -52,7 +52,7 @@ def test_a_dropped_file_goes_back_under_its_own_name_and_is_lived(kgamma: Any) -
     assert "a.17.json is back in inbox/pending/a.json" in done.stdout
     assert letters(kgamma) == []
     assert list((kgamma.data / "dead_letter/2026-11-30").iterdir()) == []
-    kgamma.process("run", "--once")
+    kgamma.live()
     assert "hello again" in kgamma("stream").stdout
     log = (kgamma.data / "logs/kgamma.log").read_text()
     assert '"tried again by hand"' in log
@@ -90,7 +90,7 @@ def test_a_queue_file_of_the_mind_is_its_own_again_when_it_is_put_back(kgamma: A
     assert letter["path"].startswith("pipeline/internalized/int_")
     topology.write_text(whole)
     assert f"is back in {letter['path']}" in kgamma("dead-letter", "retry", letter["name"]).stdout
-    assert kgamma.process("run", "--once").returncode == 0
+    kgamma.live()
     assert letters(kgamma) == []
     (reply,) = (kgamma.data / "outbox/console").glob("out_*.json")
     assert json.loads(reply.read_text())["payload"]["to"] == "alice"
@@ -105,7 +105,7 @@ def test_a_running_mind_takes_it_again(awake: Any) -> None:
 
 def test_names_that_are_no_utf8_can_be_listed_shown_and_retried(kgamma: Any) -> None:
     kgamma.drop(NOT_UTF8, b"{nope")
-    kgamma.process("run", "--once")
+    kgamma.live()
     done = kgamma.process("dead-letter", "list")
     assert done.returncode == 0
     assert r"b\udcffd.json" in done.stdout

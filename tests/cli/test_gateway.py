@@ -87,8 +87,8 @@ def test_a_truth_outlives_a_kill(kgamma: Any) -> None:
 def test_the_port_of_the_settings_and_a_port_that_is_taken(kgamma: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = kgamma.process("gateway", KGAMMA_GATEWAY__PORT=port)
-        assert done.returncode == 1
+        done = kgamma("gateway", KGAMMA_GATEWAY__PORT=port)
+        assert done.exit_code == 1
         assert f"port {port} of 127.0.0.1 is in use" in done.stderr
         assert "Traceback" not in done.stderr
     with serving(kgamma, KGAMMA_GATEWAY__PORT=port) as (_, url):
@@ -96,8 +96,8 @@ def test_the_port_of_the_settings_and_a_port_that_is_taken(kgamma: Any) -> None:
 
 
 def test_other_machines_need_a_token(kgamma: Any) -> None:
-    done = kgamma.process("gateway", "--host", "0.0.0.0", "--port", "0")
-    assert done.returncode == 1
+    done = kgamma("gateway", "--host", "0.0.0.0", "--port", "0")
+    assert done.exit_code == 1
     assert "KGAMMA_GATEWAY_TOKEN" in done.stderr
     (kgamma.home / ".env").write_text("KGAMMA_GATEWAY_TOKEN=sesame\n")
     with serving(kgamma, "--host", "0.0.0.0", "--port", "0") as (_, url):
@@ -117,7 +117,7 @@ def test_a_posted_event_waits_for_the_mind_and_is_lived(kgamma: Any) -> None:
             ask(f"{url}/api/trace/{taken['trace_id']}")
         assert unknown.value.code == 404
         unknown.value.close()
-        assert kgamma.process("run", "--once", "--no-gateway").returncode == 0
+        kgamma.live()
         assert ask(f"{url}/api/trace/{taken['trace_id']}")
         with urllib.request.urlopen(f"{url}/api/self/now", timeout=PATIENCE_SEC) as answer:
             assert "hello from afar" in answer.read().decode()
@@ -132,8 +132,8 @@ def test_it_prunes_when_it_starts(kgamma: Any) -> None:
 
 def test_without_a_home_it_says_how_to_make_one(kgamma: Any, tmp_path: Any) -> None:
     kgamma.home = tmp_path / "nowhere"
-    done = kgamma.process("gateway")
-    assert done.returncode == 1
+    done = kgamma("gateway")
+    assert done.exit_code == 1
     assert "kgamma init" in done.stderr
     assert not kgamma.home.exists()
 
@@ -144,7 +144,7 @@ def test_a_wrong_call_ends_with_2(kgamma: Any, options: tuple[str, ...]) -> None
 
 
 def test_an_address_that_is_not_ours(kgamma: Any) -> None:
-    done = kgamma.process("gateway", "--host", "192.0.2.1", "--port", "0", KGAMMA_GATEWAY_TOKEN="sesame")
-    assert done.returncode == 1
+    done = kgamma("gateway", "--host", "192.0.2.1", "--port", "0", KGAMMA_GATEWAY_TOKEN="sesame")
+    assert done.exit_code == 1
     assert "192.0.2.1" in done.stderr
     assert os.path.exists(kgamma.home)

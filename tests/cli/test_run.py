@@ -52,8 +52,8 @@ def test_a_newcomer_gets_a_home_laid_out_in_an_empty_current_directory(kgamma: A
 def test_a_mistyped_home_gets_no_mind(kgamma: Any, tmp_path: Path) -> None:
     kgamma.home = tmp_path / "mistyped"
     for _ in range(2):
-        done = kgamma.process("run", "--once")
-        assert done.returncode == 1
+        done = kgamma("run", "--once")
+        assert done.exit_code == 1
         assert f"kgamma init {kgamma.home}" in done.stderr
         assert not list(tmp_path.glob("mistyped/*"))
         kgamma.home.mkdir(exist_ok=True)
@@ -70,8 +70,8 @@ def test_a_folder_of_something_else_gets_no_mind(kgamma: Any, tmp_path: Path) ->
 def test_the_banner_asks_for_a_key_and_warns_of_what_is_wired_wrongly(kgamma: Any) -> None:
     file = kgamma.home / "config/topology.yaml"
     file.write_text("nodes:\n  - id: internalizer\n    class: Internalizer\n")
-    done = kgamma.process("run", "--once", KGAMMA_MODEL__MODE="auto")
-    assert done.returncode == 0, done.stderr
+    done = kgamma("run", "--once", KGAMMA_MODEL__MODE="auto")
+    assert done.exit_code == 0, done.stderr
     assert "model    none: rules and templates answer" in done.stdout
     assert f"OPENAI_API_KEY=… into {kgamma.home / '.env'}" in done.stdout
     assert "warning  internalizer watches pipeline/message_queue" in done.stdout
@@ -101,16 +101,16 @@ def test_a_signal_ends_it_well(kgamma: Any) -> None:
 
 
 def test_a_wrong_setting_is_one_line(kgamma: Any) -> None:
-    done = kgamma.process("run", KGAMMA_BUS__WINDOW="many")
-    assert done.returncode == 1
+    done = kgamma("run", KGAMMA_BUS__WINDOW="many")
+    assert done.exit_code == 1
     assert "KGAMMA_BUS__WINDOW: bus.window: must be a valid integer" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_data_folder_that_cannot_be_made_is_one_line(kgamma: Any) -> None:
     (kgamma.home / "file").write_text("")
-    done = kgamma.process("run", KGAMMA_DATA_DIR="file/kernel")
-    assert done.returncode == 1
+    done = kgamma("run", KGAMMA_DATA_DIR="file/kernel")
+    assert done.exit_code == 1
     assert "file/kernel" in done.stderr
     assert "Traceback" not in done.stderr
 

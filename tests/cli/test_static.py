@@ -89,17 +89,16 @@ def test_a_name_is_taken_from_the_login_and_an_empty_one_is_a_mistake(kgamma: An
     assert "--name NAME" in done.stderr
 
 
-def test_a_file_is_named_as_it_is_found_from_here(kgamma: Any, tmp_path: Path) -> None:
+def test_a_file_is_named_as_it_is_found_from_here(kgamma: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     edit(kgamma)
     for what in (str(kgamma.home / IDENTITY), IDENTITY, f"config/../{IDENTITY}"):
         done = kgamma("static", "diff", what)
         assert NEW in done.stdout, (what, done.stderr)
-    done = kgamma.process(
-        "static", "diff", "identity.json", cwd=kgamma.home / "config", KGAMMA_HOME=str(kgamma.home)
-    )
+    monkeypatch.chdir(kgamma.home / "config")
+    done = kgamma("static", "diff", "identity.json")
     assert NEW in done.stdout, done.stderr
     found = asked(kgamma, "propose", IDENTITY, "--name", "alice")["id"]
-    done = kgamma.process("static", "diff", found, cwd=kgamma.home / "config", KGAMMA_HOME=str(kgamma.home))
+    done = kgamma("static", "diff", found)
     assert NEW in done.stdout, done.stderr
 
 
@@ -137,9 +136,7 @@ def test_another_process_serves_an_approval_at_its_next_call(kgamma: Any) -> Non
     edit(kgamma)
     assert OLD in channel.sections("lean")[1].text
     assert len(told) == 1
-    found = json.loads(kgamma.process("static", "propose", IDENTITY, "--name", "alice", "--json").stdout)[
-        "id"
-    ]
+    found = asked(kgamma, "propose", IDENTITY, "--name", "alice")["id"]
     assert kgamma.process("static", "approve", found, "--name", "bob").returncode == 0
     assert NEW in channel.sections("lean")[1].text
     assert channel.drift() == ()

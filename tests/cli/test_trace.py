@@ -51,7 +51,7 @@ def test_a_file_set_aside_before_this_ledger_is_told_from_its_reason(kgamma: Any
 
 def test_a_reason_that_somebody_removed_is_said_to_be_gone(kgamma: Any) -> None:
     kgamma.drop("broken.json", b"{nope")
-    kgamma.process("run", "--once")
+    kgamma.live()
     (reason,) = (kgamma.data / "dead_letter").glob("*/*.reason.json")
     reason.unlink()
     assert "set aside; its .reason.json is gone" in kgamma("trace", "broken.json").stdout

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +18,6 @@ from tests.scripted_server import ScriptedServer
 from kernel_gamma.bus.steps import STEPS
 
 PAGE = Path(__file__).parents[2] / "docs/crash-matrix.md"
-LANES = 2
 
 FULL_ONLY = ("checkpoint.synced",)
 IN_FULL_TOO = (
@@ -127,50 +123,19 @@ def live_through(case: Case, folder: Path, nursery: Nursery) -> Story:
     )
 
 
-@pytest.fixture(scope="module")
-def stories(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[Case, Future[Story]]]:
-    """All wanted cases, two at a time, in the background while the tests ask for them one by one."""
-    items = [
-        i for i in request.session.items if isinstance(i, pytest.Function) and i.module is request.module
-    ]
-    chosen = [item.callspec.params["case"] for item in items if hasattr(item, "callspec")]
-    wanted = [case for case in CASES if case in chosen]
-    if os.environ.get("KGAMMA_WRITE_DOCS") == "1":
-        wanted = CASES
-    nurseries: queue.Queue[Nursery] = queue.Queue()
-    lanes = [Nursery() for _ in range(min(LANES, len(wanted)))]
-    for lane in lanes:
-        nurseries.put(lane)
-
-    def run(case: Case) -> Story:
-        nursery = nurseries.get()
-        try:
-            return live_through(case, tmp_path_factory.mktemp("home", numbered=True), nursery)
-        finally:
-            nurseries.put(nursery)
-
-    with ThreadPoolExecutor(LANES) as pool:
-        yield {case: pool.submit(run, case) for case in wanted}
-        pool.shutdown(cancel_futures=True)
-    for lane in lanes:
-        lane.close()
-
-
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_kill_loses_nothing_and_doubles_nothing(case: Case, stories: dict[Case, Future[Story]]) -> None:
-    story = stories[case].result()
+def test_a_kill_loses_nothing_and_doubles_nothing(case: Case, tmp_path: Path, nursery: Nursery) -> None:
+    story = live_through(case, tmp_path, nursery)
     reached = case.n <= AT_MOST.get(case.step, 3) or case.n > 3
     assert bool(story.kills) is reached, "the step was never reached" if reached else "reached after all"
 
 
-def test_the_page_of_steps_is_the_table_of_steps(request: pytest.FixtureRequest) -> None:
+def test_the_page_of_steps_is_the_table_of_steps(tmp_path: Path, nursery: Nursery) -> None:
     """KGAMMA_WRITE_DOCS=1 lives through every case and writes the page anew, numbers included."""
     if os.environ.get("KGAMMA_WRITE_DOCS") == "1":
-        futures = request.getfixturevalue("stories")
+        stories = [live_through(case, tmp_path / str(number), nursery) for number, case in enumerate(CASES)]
         PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(render([futures[case].result() for case in CASES]), encoding="utf-8")
+        PAGE.write_text(render(stories), encoding="utf-8")
     assert PAGE.exists(), f"{PAGE} is missing; run this test once with KGAMMA_WRITE_DOCS=1"
     page = PAGE.read_text(encoding="utf-8")
     assert list_of_steps() in page, f"{PAGE} lists other steps; run this test once with KGAMMA_WRITE_DOCS=1"

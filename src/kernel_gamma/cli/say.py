@@ -137,6 +137,7 @@ def _checked(place: Place, raw: bytes, source: str) -> list[str]:
             accepted_at=place.clock.now(),
             new_id=_numbered(given),
             trust_of=trust_lookup(trust.owner, trust.known, trust.web),
+            mind=place.settings.mind,
         )
     except Poison as poison:
         raise Failed(f"{source}: {poison} ({poison.kind})") from None
