@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import kernel_gamma
 from kernel_gamma.cli import COMMANDS, app
+from kernel_gamma.cli.terminal import call_it
 
 
 def test_without_arguments_it_prints_help_and_ends_well(kgamma: Any) -> None:

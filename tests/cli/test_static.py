@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kernel_gamma.model.tokens import Tokens
 from kernel_gamma.rhythm.clock import SystemClock
 from kernel_gamma.settings import StaticPaths

@@ -432,3 +432,11 @@ def test_words_that_stand_nowhere_do_not_hide_what_answers(
         put(store, f"operation.n{number}", other.format("abcdefgh"[number % 8] + str(number)))
     put(store, "incident.gateway.cause", said)
     assert keys(ask(store, task)) == ["incident.gateway.cause"]
+
+
+def test_a_name_in_a_chinese_task_finds_the_record_in_the_other_language(store: SqliteTruths) -> None:
+    put(store, "error.login", "Invalid user utsims from 112.95.230.3")
+    put(store, "error.other", "Invalid user zhangyan from 183.62.140.253")
+    found = ask(store, "有人用不存在的用户 utsims 尝试登录，来自哪个地址？")
+    assert "error.login" in keys(found)
+    assert found.queries[-1]["query"] == "utsims"

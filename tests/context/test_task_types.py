@@ -331,3 +331,23 @@ def test_types_come_from_the_file_alone() -> None:
     assert isinstance(types, TaskTypes)
     assert list(types.rules) == [FALLBACK]
     assert types.guess("紧急 deploy failed", signs=["breaker"]).rule.name == FALLBACK
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "Which client had 0x14f05578bd80002?",
+        "会话 0x14f05578bd80002 属于谁？",
+        "what about b9000564-fe1a-409b-b8cc-1e88b294cd1d",
+        "who is 10.10.34.13?",
+        "how is web-01 today",
+    ],
+)
+def test_an_identifier_of_a_machine_speaks_for_operations(task: str) -> None:
+    guess = TYPES.guess(task)
+    assert guess.rule.name == "ops_debug" and guess.scores == {"ops_debug": 1.0}
+
+
+@pytest.mark.parametrize("task", ["a 100 years ago", "well-being", "version 1.2.3 is here", "我在 2026 年"])
+def test_what_only_looks_like_one_is_none(task: str) -> None:
+    assert "ops_debug" not in TYPES.guess(task).scores

@@ -62,6 +62,8 @@ _OLDER = 0.8
 """So much counts the similarity of what lies outside the window: of equals the recent ones come first."""
 _LIMIT = 24
 """Records that are looked at; 2,000 tokens hold about fifteen."""
+_NAME_CHARS = 3
+"""Shorter Latin words in a Chinese task are abbreviations that much is called by."""
 _NEWEST = 8
 _FEW_WORDS = 2
 _MOST_NAMED = 20
@@ -161,6 +163,8 @@ class _Asking:
         self.pieces: list[Piece] = []
         self.lost: dict[str, str] = {}
         self.queries: list[dict[str, Json]] = []
+        self._best = 0.0
+        """Of the last search: the best similarity among what no prompt holds yet."""
         self._store, self._rule, self._task = store, rule, task
         self._query = " ".join(_COURTESIES.sub(" ", task).split()) or task
         self._count, self._language = count, language
@@ -179,6 +183,8 @@ class _Asking:
         for key in _keys_in(self._task):
             self._get(key)
         found = self._find() if self._task.strip() else False
+        if not found or self._best < _ANSWERED * self._strict:
+            found = self._find_names() or found
         if self._rule.sign or not (found or self.pieces or len(self._words) > _FEW_WORDS):
             self._list_newest()
 
@@ -206,7 +212,7 @@ class _Asking:
             ranked.sort(key=lambda one: -one.rank)
         taken = {piece.source for piece in self.pieces}
         fresh = [one for one in ranked if one.found.truth.key not in taken]
-        best = max((one.found.similarity for one in fresh), default=0.0)
+        best = self._best = max((one.found.similarity for one in fresh), default=0.0)
         answered = len(fresh) < len(ranked)
         for one in fresh:
             similarity = one.found.similarity
@@ -218,6 +224,18 @@ class _Asking:
                     one.found.truth.key, f"too little of the task: similarity {similarity:.2f}"
                 )
         return answered
+
+    def _find_names(self) -> bool:
+        """Search for the Latin words of a Chinese task alone: names and numbers are the same in both
+        languages, and the record may be in the other one. Whether anything answers."""
+        terms = query_terms(_NAMED.sub(" ", self._times.rest))
+        names = [term for term in terms if not _SIGN.match(term.term) and len(term.term) >= _NAME_CHARS]
+        if not names or len(names) == len(terms):
+            return False
+        self._query = " ".join(term.written for term in names)
+        self._terms = {term.term for term in names}
+        self._strict = 1.0
+        return self._find()
 
     def _answers(self, found: Found, best: float) -> bool:
         """Whether a record holds enough of the task to be no noise."""

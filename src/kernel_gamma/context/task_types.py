@@ -38,6 +38,10 @@ _WEAK, _STRONG = 1.0, 2.0
 _SHOWN_WORDS = 5
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _LATIN = re.compile(rf"{WORD}+")
+_IDENTIFIER = re.compile(
+    r"\b(?:0x[0-9a-f]{6,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{1,3}(?:\.\d{1,3}){3}|[a-z]+-\d\d)\b",
+    re.IGNORECASE,
+)
 _SIGN = re.compile(rf"[{SIGNS}]")
 
 
@@ -114,6 +118,8 @@ class TaskTypes:
     rules: Mapping[str, TaskRule]
     """By name, in the order of the file."""
     _words: _Vocabulary
+    _identified: tuple[str, ...] = ()
+    """Types that an identifier of a machine, a session or a process speaks for."""
 
     def rule(self, name: str) -> TaskRule:
         """The type of a name. Raises ValueError that lists the known ones."""
@@ -131,7 +137,7 @@ class TaskTypes:
         """
         if wanted is not None:
             return Guess(rule=self.rule(wanted), why=f"{wanted} was asked for")
-        found = self._words.found_in(task)
+        found = [*self._words.found_in(task), *self._identifiers_in(task)]
         scores = self._scores(found)
         emergency = next((rule for rule in self.rules.values() if rule.sign), None)
         if signs and emergency is not None:
@@ -151,6 +157,12 @@ class TaskTypes:
         others = _quoted(said for said in found if said.type in tied[1:])
         why += f"; {others} tells as much of {' and '.join(tied[1:])}"
         return Guess(rule=self.rules[tied[0]], why=why, scores=scores, tied=tied)
+
+    def _identifiers_in(self, task: str) -> Iterator[_Speaks]:
+        """The first identifier of a task, for each type that such a one speaks for."""
+        if self._identified and (match := _IDENTIFIER.search(task[:_READ_HEAD])):
+            for name in self._identified:
+                yield _Speaks(name, _WEAK, False, match[0])
 
     def _scores(self, found: Iterable[_Speaks]) -> dict[str, float]:
         sums: dict[str, float] = {}
@@ -183,7 +195,8 @@ def load_task_types(document: Json, file: str = TASK_TYPES_FILE) -> TaskTypes:
     words = _Vocabulary()
     rules = {name: _rule(name, entry, words, file) for name, entry in written.types.items()}
     words.close()
-    return TaskTypes(rules, words)
+    identified = tuple(name for name, entry in written.types.items() if entry.identifiers)
+    return TaskTypes(rules, words, identified)
 
 
 class _Words(BaseModel):
@@ -204,6 +217,7 @@ class _Type(BaseModel):
     static_truths: bool = False
     like: TaskType | None = None
     sign: bool = False
+    identifiers: bool = False
     words: _Words = Field(default_factory=_Words)
     strong: _Words = Field(default_factory=_Words)
     at_once: _Words = Field(default_factory=_Words)
