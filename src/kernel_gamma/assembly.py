@@ -21,6 +21,7 @@ from kernel_gamma.contracts.language import Language, language_of
 from kernel_gamma.contracts.ports import Clock, Role, SelfLog, TruthStore
 from kernel_gamma.contracts.truths import NewTruth
 from kernel_gamma.errors import TruthError
+from kernel_gamma.model.tokens import Tokens
 from kernel_gamma.prompts import Prompts
 from kernel_gamma.settings import Settings
 from kernel_gamma.truths.static.channel import StaticChannel, Tell
@@ -65,7 +66,7 @@ class Assembly:
         self._prompts = Prompts(home.prompts_dir)
         self.task_types = read_task_types(home)
         self.static = StaticChannel(
-            home.root, settings.static.paths, store, clock, count=self._count, tell=tell
+            home.root, settings.static.paths, store, clock, count=Tokens().count, tell=tell
         )
         self.assembler = Assembler(
             AssemblerPorts(

@@ -440,3 +440,12 @@ def test_a_name_in_a_chinese_task_finds_the_record_in_the_other_language(store: 
     found = ask(store, "有人用不存在的用户 utsims 尝试登录，来自哪个地址？")
     assert "error.login" in keys(found)
     assert found.queries[-1]["query"] == "utsims"
+
+
+def test_what_the_window_says_of_others_does_not_hide_the_one_that_is_named(store: SqliteTruths) -> None:
+    put(store, "operation.old", "Established session 0x14f05578bd80002 for client 10.10.34.12", hours_ago=500)
+    for number in range(5):
+        said = f"Established session 0x24ed9311942{number}0af for client 10.10.34.{number + 40}"
+        put(store, f"operation.n{number}", said)
+    found = ask(store, "Which client got the established session 0x14f05578bd80002?")
+    assert "operation.old" in keys(found)

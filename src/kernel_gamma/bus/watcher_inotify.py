@@ -75,6 +75,9 @@ class _Callback:
         except Exception:
             log.exception("a notification was dropped")
 
+    def on_events_lost(self) -> None:
+        """Called after every `on_queue_overflow`, which has told it already."""
+
 
 class InotifySource:
     """One inotify instance and its reader thread."""

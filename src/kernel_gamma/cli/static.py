@@ -155,6 +155,8 @@ def _name_from(name: str | None) -> str:
 
 def _id_or_file(place: Place, what: str) -> str:
     """A file is named as it is found from here, or as it stands in the home; an id is left as it is."""
+    if os.path.lexists(place.home / what):
+        return os.path.relpath(os.path.normpath(place.home / what), place.home)
     here = Path(os.path.normpath(Path.cwd() / what))
     if "/" not in what and "." not in what.removeprefix("proposal.") and not here.exists():
         return what

@@ -62,6 +62,8 @@ _OLDER = 0.8
 """So much counts the similarity of what lies outside the window: of equals the recent ones come first."""
 _LIMIT = 24
 """Records that are looked at; 2,000 tokens hold about fifteen."""
+_ID_CHARS = 6
+"""A word with a digit in it that is so long names one thing: a session, an instance, a digest."""
 _NAME_CHARS = 3
 """Shorter Latin words in a Chinese task are abbreviations that much is called by."""
 _NEWEST = 8
@@ -205,7 +207,10 @@ class _Asking:
         """Search for the task's words and keep what answers best; whether anything does."""
         ranked = self._search(self._since)
         enough = _ANSWERED * self._strict
-        if self._since is not None and max((one.rank for one in ranked), default=0.0) < enough:
+        if self._since is not None and (
+            max((one.rank for one in ranked), default=0.0) < enough
+            or not self._tells_of_what_is_named(ranked)
+        ):
             known = {one.found.truth.key for one in ranked}
             older = self._search(None, weight=_OLDER)
             ranked += [one for one in older if one.found.truth.key not in known]
@@ -224,6 +229,11 @@ class _Asking:
                     one.found.truth.key, f"too little of the task: similarity {similarity:.2f}"
                 )
         return answered
+
+    def _tells_of_what_is_named(self, ranked: Sequence[_Ranked]) -> bool:
+        """Whether an identifier that the task names stands in what was found; true where it names none."""
+        named = {term for term in self._terms if len(term) >= _ID_CHARS and any(map(str.isdigit, term))}
+        return not named or any(named.intersection(index_terms(one.found.excerpt)) for one in ranked)
 
     def _find_names(self) -> bool:
         """Search for the Latin words of a Chinese task alone: names and numbers are the same in both
