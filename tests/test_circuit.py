@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.harness import Rig, finish, forward, node_class
 
-from kernel_gamma.contracts.effects import Batch, Outcome
-from kernel_gamma.errors import Poison, Retry, Stop
+from kernel_gamma.contracts.effects import Batch, Emit, Outcome
+from kernel_gamma.errors import Park, Poison, Retry, Stop
 from kernel_gamma.nodes.base import Node
 
 
@@ -307,3 +308,63 @@ async def test_without_suspects_the_model_is_made_ready_beside_the_nodes(tmp_pat
         assert rig.said() == ["hello"]
         assert model.said == ["warming"]
     assert model.said == ["warming", "cancelled"], "a stop does not wait for it"
+
+
+class Beating(Node):
+    """Writes what it is told to, each time it is time."""
+
+    emit = ("outbox/out/out_*.json",)
+    moments: list[datetime]
+    raises: list[Exception]
+
+    def next_beat(self, now: datetime) -> datetime | None:
+        return self.moments[0] if self.moments else None
+
+    async def beat(self, batch: Batch, at: datetime) -> Outcome:
+        if self.raises:
+            raise self.raises.pop()
+        self.moments.pop(0)
+        name = f"out_{at:%H%M%S}.json"
+        return Outcome.of(
+            Emit(directory="outbox/out", payload={"said": {"text": f"{at:%H:%M:%S}"}}, name=name)
+        )
+
+
+def beating(moments: list[datetime], *raises: Exception) -> type[Node]:
+    return type("Beating", (Beating,), {"moments": moments, "raises": list(raises)})
+
+
+async def test_a_beat_writes_the_file_it_names(tmp_path: Path) -> None:
+    async with Rig(tmp_path, {}) as rig:
+        now = rig.clock.now()
+    moments = [now - timedelta(hours=2), now - timedelta(hours=1), now + timedelta(days=1)]
+    async with Rig(tmp_path, {"a": beating(moments)}) as rig:
+        await rig.until(lambda: len(rig.said()) == 2)
+        assert rig.said() == [f"{m:%H:%M:%S}" for m in (now - timedelta(hours=2), now - timedelta(hours=1))]
+        names = sorted(path.name for path in (rig.root / "outbox/out").glob("*.json"))
+        assert names == sorted(f"out_{text.replace(':', '')}.json" for text in rig.said())
+        assert len(moments) == 1
+
+
+async def test_a_beat_that_raises_or_must_wait_is_tried_again_and_hurts_nobody(tmp_path: Path) -> None:
+    async with Rig(tmp_path, {}) as rig:
+        now = rig.clock.now()
+    park = Park("not yet", until=now)
+    async with Rig(tmp_path, {"a": beating([now], park), "b": node_class(forward, emit=())}) as rig:
+        await rig.until(lambda: len(rig.said()) == 1)
+
+
+async def test_a_batch_of_its_own_asks_a_node_for_its_next_beat_anew(tmp_path: Path) -> None:
+    moments: list[datetime] = []
+
+    class Woken(Beating):
+        watch = ("inbox/pending/*.json",)
+
+        async def handle(self, batch: Batch) -> Outcome:
+            moments.append(self.ports.clock.now())
+            return Outcome()
+
+    Woken.moments, Woken.raises = moments, []
+    async with Rig(tmp_path, {"a": Woken}) as rig:
+        rig.drop("e.json", {"text": "x"})
+        await rig.until(lambda: len(rig.said()) == 1)

@@ -58,7 +58,7 @@ def test_the_shipped_topology_is_wired_without_a_warning(tmp_path: Path) -> None
         ("nodes: [{id: a, class: Internalizer}]\nextra: 1", "extra"),
         ("nodes: [{id: a, class: 'nowhere:Node'}]", "cannot be imported"),
         ("nodes: [{id: a, class: 'json:JSONDecoder'}]", "no Node class"),
-        ("nodes: [{id: a, class: 'kernel_gamma.nodes.base:Node'}]", "has no handle"),
+        ("nodes: [{id: a, class: 'kernel_gamma.nodes.base:Node', watch: ['q/*.json']}]", "has no handle"),
         ("nodes: [{id: a, class: 'broken:Node'}]", "SyntaxError"),
         ("nodes: [", "topology.yaml"),
     ],

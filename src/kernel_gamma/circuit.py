@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Literal
 
 import structlog
@@ -12,7 +14,7 @@ from kernel_gamma.bus.delivery import Hold, Limits
 from kernel_gamma.bus.event_bus import FileEventBus
 from kernel_gamma.bus.subscription import Subscriber
 from kernel_gamma.contracts.effects import Batch, Outcome
-from kernel_gamma.errors import Fenced, Stop
+from kernel_gamma.errors import Fenced, Park, Stop
 from kernel_gamma.nodes.base import Node, NodePorts
 from kernel_gamma.topology import Declared
 
@@ -23,6 +25,12 @@ log = structlog.get_logger(__name__)
 Commit = Callable[[Batch, Outcome], Awaitable[None]]
 Phase = Literal["taking", "handling", "committing"]
 
+_ASKED_AGAIN_SEC = 60.0
+"""Real seconds after which a node is asked anew when its next beat is: a clock may have been set."""
+_MOMENTS_KEPT = 10_000
+_BEAT_RETRY_SEC = 60.0
+"""Real seconds until a beat that raised is tried again."""
+
 
 class Circuit:
     """All nodes of one mind. `run` until `stop`; `subscribers` is what the bus must know first."""
@@ -30,6 +38,12 @@ class Circuit:
     def __init__(self, bus: FileEventBus, declared: Sequence[Declared], ports: NodePorts) -> None:
         self._bus = bus
         self._model = ports.model
+        self._clock = ports.clock
+        self._rate = ports.settings.clock.rate if ports.settings.clock.trial else 1.0
+        self._awake: dict[str, asyncio.Event] = {}
+        """Set when a node with beats may want its next one at another time."""
+        self._waiting: set[str] = set()
+        """Nodes with beats that have none due."""
         self._declared = list(declared)
         self._nodes: dict[str, Node] = {d.id: d.node_class(d.id, ports, d.config) for d in declared}
         self._workers: dict[asyncio.Task[None], Phase] = {}
@@ -49,8 +63,11 @@ class Circuit:
         await asyncio.wait([first])
         if not self._stopping and not self._ended.is_set():
             for declared in self._declared:
-                for _ in range(declared.concurrency):
+                for _ in range(declared.concurrency if declared.watch else 0):
                     self._employ(self._serve(self._nodes[declared.id]), declared.id)
+                if declared.node_class.has_beats():
+                    self._awake[declared.id] = asyncio.Event()
+                    self._employ(self._keep_time(self._nodes[declared.id]), f"{declared.id} beats")
             self._employ(self._warm(), "warming")  # beside them: the first event need not wait for it
         await self._ended.wait()
         if self._fatal is not None:
@@ -101,6 +118,64 @@ class Circuit:
             self._phase("taking")
             batch = await self._bus.next_batch(node.id)
             await self._handle(node, batch, self._bus.commit_ahead)
+            if node.id in self._awake:
+                self._awake[node.id].set()
+
+    def beats_due(self) -> bool:
+        """Whether a beat is running or its time has come."""
+        return len(self._waiting) < len(self._awake)
+
+    async def _keep_time(self, node: Node) -> None:
+        """Call a node whenever its time has come."""
+        ran: dict[str, int] = {}
+        while not self._stopping:
+            self._phase("taking")
+            at = node.next_beat(self._clock.now())
+            left = _ASKED_AGAIN_SEC if at is None else (at - self._clock.now()).total_seconds() / self._rate
+            if at is None or left > 0:
+                self._waiting.add(node.id)
+                await self._rest(node, min(left, _ASKED_AGAIN_SEC))
+                continue
+            self._waiting.discard(node.id)
+            pause = await self._beat(node, self._batch_of(node, at, ran), at)
+            if pause == 0:
+                ran[_name_of(node, at)] = ran.get(_name_of(node, at), 0) + 1
+            else:
+                self._phase("taking")
+                self._waiting.add(node.id)
+                await asyncio.sleep(pause)
+
+    async def _rest(self, node: Node, seconds: float) -> None:
+        awake = self._awake[node.id]
+        awake.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(awake.wait(), max(0.001, seconds))
+
+    def _batch_of(self, node: Node, at: datetime, ran: dict[str, int]) -> Batch:
+        """The same moment has the same id after a crash; one that comes again on a clock set back has not."""
+        if len(ran) > _MOMENTS_KEPT:
+            ran.clear()
+        name = _name_of(node, at)
+        return Batch(f"{name}_{ran[name]}" if name in ran else name, node.id, ())
+
+    async def _beat(self, node: Node, batch: Batch, at: datetime) -> float:
+        """Real seconds to wait before the next one is asked for."""
+        self._phase("handling")
+        try:
+            outcome = await node.beat(batch, at)
+            self._phase("committing")
+            if outcome.effects:
+                await self._bus.commit_beat(batch, outcome)
+        except (Stop, Fenced):
+            raise
+        except Park as wait:
+            log.info("a beat waits", node=node.id, reason=str(wait))
+            left = (wait.until - self._clock.now()).total_seconds() / self._rate
+            return min(max(left, 0.1), _BEAT_RETRY_SEC)
+        except Exception as error:  # noqa: BLE001 - a node never stays broken: its time comes again
+            log.warning("a beat failed", node=node.id, error=f"{type(error).__name__}: {error}")
+            return _BEAT_RETRY_SEC
+        return 0.0
 
     def _phase(self, phase: Phase) -> None:
         task = asyncio.current_task()
@@ -158,6 +233,10 @@ class Circuit:
         for task, where in list(self._workers.items()):
             if where == phase:
                 task.cancel()
+
+
+def _name_of(node: Node, at: datetime) -> str:
+    return f"beat_{node.id}_{at.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
 def _subscriber(declared: Declared, node: Node) -> Subscriber:

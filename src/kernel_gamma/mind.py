@@ -260,7 +260,7 @@ class Mind:
     async def drained(self) -> str:
         """Wait until nothing is pending, held, in retry or in flight: "" then, or why the rest is stuck."""
         while True:
-            if await self.bus.settle() and self.bus.quiet():
+            if await self.bus.settle() and self.bus.quiet() and not self._circuit.beats_due():
                 return ""
             if reason := self.bus.blocked():
                 return reason

@@ -138,8 +138,12 @@ def _declare(file: Path, home: Path, spec: NodeSpec) -> Declared:
                     f"{pattern!r} is no pattern",
                     "write <queue>/<prefix>_*.json, e.g. pipeline/message_queue/msg_*.json",
                 )
-    if not watch:
+    if not watch and not node_class.has_beats():
         raise SettingsError(str(file), f"{spec.id}.watch", "the node watches nothing", "name a queue")
+    for wanted, method in ((bool(watch), "handle"), (node_class.has_beats(), "beat")):
+        if wanted and getattr(node_class, method) is getattr(Node, method):
+            problem = f"{node_class.__name__} has no {method}()"
+            raise SettingsError(str(file), f"{spec.id}.class", problem, "write it")
     concurrency = spec.concurrency if spec.concurrency is not None else node_class.concurrency
     return Declared(spec, node_class, tuple(watch), tuple(emit), concurrency)
 
@@ -158,8 +162,6 @@ def _class_of(file: Path, home: Path, spec: NodeSpec) -> type[Node]:
     if not (inspect.isclass(found) and issubclass(found, Node)):
         problem = f"{module_name} has no Node class {class_name!r}"
         raise SettingsError(str(file), f"{spec.id}.class", problem, "subclass kernel_gamma.nodes.base.Node")
-    if inspect.isabstract(found):
-        raise SettingsError(str(file), f"{spec.id}.class", f"{class_name} has no handle()", "write it")
     return found
 
 

@@ -334,6 +334,38 @@ class FileEventBus:
         self._lanes[sub.node].push(queued)
         return queued
 
+    async def commit_beat(self, batch: Batch, outcome: Outcome) -> None:
+        """`commit` of what a node decided because it was time: once for each batch id.
+
+        Raises what the ledger said, and BadOutcome for what the node did not declare.
+        """
+        sub, now = self._subs[batch.node], self._clock.now()
+        plan = build_plan(
+            batch, outcome, emit_patterns=sub.subscriber.emit, mind=self._settings.mind, now=now
+        )
+
+        async def nobody(error: Exception) -> None:
+            """Whoever waits has the error."""
+
+        queued = QueuedCommit(
+            partial(self._books.record_commit, plan=plan, batch=batch, departures={}, now=now),
+            landed=lambda committed: self._land_beat(sub, batch, plan, committed, now),
+            failed=nobody,
+            refused=lambda: self._stands(plan),
+        )
+        self._foresee(plan)
+        self._lanes[sub.node].push(queued)
+        await self._lanes[sub.node].stands(queued)
+
+    def _land_beat(
+        self, sub: Subscription, batch: Batch, plan: Plan, committed: Committed | None, now: datetime
+    ) -> None:
+        self._stands(plan)
+        self._commits += 1
+        if committed is not None:
+            self._offer_emitted(committed, now)
+            self._observe("committed", {"node": sub.node, "batch": batch, "commit": committed})
+
     def _foresee(self, plan: Plan) -> None:
         for claim in plan.claims:
             self._claims[claim.key] = claim.value

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from kernel_gamma.bus.folders import NAME_MAX, prefix_for
+from kernel_gamma.bus.folders import NAME_MAX, matches, prefix_for
 from kernel_gamma.contracts.effects import (
     Append,
     Batch,
@@ -293,6 +293,8 @@ def _emit(
         declared = ", ".join(patterns) or "nothing"
         raise BadOutcome(f"node {batch.node} emits into {effect.directory} but declares {declared}")
     _check_path(effect.directory)
+    if effect.name is not None:
+        _check_name(effect, batch, patterns)
     newest = next((d.envelope for d in reversed(batch.deliveries) if d.envelope is not None), None)
     key = emit_key(batch.id, batch.node, index)
     file_id = f"{prefix}_{encode_ulid(int(now.timestamp() * 1000), key[:10])}"
@@ -309,9 +311,14 @@ def _emit(
         hops=effect.hops if effect.hops is not None else (newest.hops if newest else 0),
     )
     trust = effect.trust or least(d.trust for d in batch)
-    return PlannedEmit(
-        effect.directory, f"{file_id}.json", envelope, _plain(effect.payload), trust, effect.locates
-    )
+    name = effect.name or f"{file_id}.json"
+    return PlannedEmit(effect.directory, name, envelope, _plain(effect.payload), trust, effect.locates)
+
+
+def _check_name(effect: Emit, batch: Batch, patterns: tuple[str, ...]) -> None:
+    _check_path(f"{effect.directory}/{effect.name}")
+    if not any(matches(pattern, effect.directory, effect.name or "") for pattern in patterns):
+        raise BadOutcome(f"node {batch.node} names a file {effect.name!r} that no emit pattern of it means")
 
 
 def _objects(found: Json) -> Iterator[dict[str, Json]]:

@@ -112,6 +112,9 @@ class Emit:
     trust: Trust | None = None
     locates: str | None = None
     """A passage id appended in this Outcome: its offset, length and sha256 are filled in."""
+    name: str | None = None
+    """The file name (ends in .json, matches the pattern) where it must say what it stands for, as a trigger
+    names its slot; None: the bus makes one. Whoever names files sees to it that no name comes twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ Raise from errors.py to say what follows; any other exception counts as an attem
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 from kernel_gamma.contracts.context import Assembled, Request
@@ -73,8 +73,8 @@ def most_told(settings: Settings) -> int:
     return min(_MOST_TOLD, settings.actions.max_per_passage)
 
 
-class Node(ABC):
-    """Base of every node. Subclasses set `watch` and `emit` and write `handle`."""
+class Node:
+    """Base of every node. Subclasses set `watch` and `emit` and write `handle`, or have beats, or both."""
 
     watch: ClassVar[tuple[str, ...]] = ()
     """Patterns relative to the data directory, `<queue>/<prefix>_*.json`; topology.yaml may override."""
@@ -82,6 +82,8 @@ class Node(ABC):
     """Patterns it may write to; `*` may stand for one folder, as in `outbox/*/out_*.json`."""
     concurrency: ClassVar[int] = 1
     """Batches handled at the same time; deliveries of one `order_by` key never overlap."""
+    every_sec: ClassVar[float | None] = None
+    """Seconds between its beats; None: it has none, unless `next_beat` says otherwise."""
     debounce: Debounce | None = None
     batch: BatchRule = BatchRule()
 
@@ -103,6 +105,30 @@ class Node(ABC):
         """Weight for BatchRule.max_weight."""
         return 1
 
-    @abstractmethod
     async def handle(self, batch: Batch) -> Outcome:
         """Decide. Called again with the same batch after a crash before its commit."""
+        raise NotImplementedError(f"{type(self).__name__} watches files and has no handle()")
+
+    @classmethod
+    def has_beats(cls) -> bool:
+        """Whether time alone may call it."""
+        return cls.every_sec is not None or cls.next_beat is not Node.next_beat
+
+    def next_beat(self, now: datetime) -> datetime | None:
+        """When `beat` is wanted next; at once if that is not after `now`. None: not as things stand.
+
+        Asked again after each beat, after each batch it handled, and at least once a minute, so that a
+        clock that is set anew is noticed. By default the next multiple of `every_sec`.
+        """
+        if self.every_sec is None:
+            return None
+        past = (now.timestamp() // self.every_sec + 1) * self.every_sec
+        return datetime.fromtimestamp(past, now.tzinfo)
+
+    async def beat(self, batch: Batch, at: datetime) -> Outcome:
+        """Decide because it is time. `batch` has no deliveries; its id names the node and the moment `at`.
+
+        Called again with the same batch after a crash before its commit, if `next_beat` says the same.
+        An empty Outcome commits nothing.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has beats and no beat()")
