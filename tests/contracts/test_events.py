@@ -756,7 +756,7 @@ likely = st.sampled_from(
     ["message", "rhythm", "1.0", "2026-11-30T10:00:00Z", "inbox/attachments/a", "小明", "", True, None, 0, 3]
 )
 values = st.recursive(
-    likely | st.text(st.characters(), max_size=5) | st.integers() | st.floats(),
+    likely | st.text(st.characters(codec="utf-8"), max_size=5) | st.integers() | st.floats(),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KNOWN_KEYS), inner, max_size=6)
     ),
