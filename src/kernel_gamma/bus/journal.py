@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
@@ -14,8 +15,10 @@ from kernel_gamma.contracts.effects import Batch
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, OutcomeUnknown
 
-__all__ = ["LedgerJournal"]
+__all__ = ["LedgerJournal", "packed", "unpacked"]
 
+_PACKED_FROM = 1000
+"""Characters of a result from which it is worth packing."""
 _CHEAP_SEC = 0.002
 """An answer that took longer is stored before anything else happens, so that it is never paid for twice."""
 
@@ -54,7 +57,7 @@ class LedgerJournal:
         else:
             row = await self._disk.attempt(begin)
         if row is not None and row[0] is not None:
-            return json.loads(row[1])
+            return unpacked(row[1])
         if row is not None and kind == "tool" and not again:
             raise OutcomeUnknown(f"{step} was started before the process ended and left no receipt")
         self._step("journal.intent")
@@ -106,7 +109,7 @@ class LedgerJournal:
         usage = usage if isinstance(usage, dict) else {}
         return (
             now.timestamp(),
-            json.dumps(result),
+            packed(result),
             f"{now:%Y-%m-%d}" if usage else None,
             found.get("role"),
             found.get("model"),
@@ -115,3 +118,14 @@ class LedgerJournal:
             usage.get("cached_tokens"),
             usage.get("cost"),
         )
+
+
+def packed(result: Json) -> str | bytes:
+    """A result as its column holds it: JSON, and a long one (the account of a prompt) compressed."""
+    text = json.dumps(result)
+    return text if len(text) < _PACKED_FROM else zlib.compress(text.encode(), 6)
+
+
+def unpacked(column: str | bytes) -> Json:
+    """What `packed` was given."""
+    return json.loads(column if isinstance(column, str) else zlib.decompress(column))

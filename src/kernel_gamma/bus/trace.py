@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, tzinfo
@@ -16,6 +17,7 @@ from typing import Any
 
 from kernel_gamma.bus.files import Unreadable, read_regular
 from kernel_gamma.bus.folders import OUTBOX
+from kernel_gamma.bus.journal import unpacked
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.records import reason_path
 from kernel_gamma.contracts.envelope import Json, rfc3339
@@ -319,9 +321,9 @@ def _between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None else round(max(0.0, end - start), 6)
 
 
-def _failure(result: str | None) -> str | None:
+def _failure(result: str | bytes | None) -> str | None:
     try:
-        found = json.loads(result or "null")
-    except ValueError:
+        found = unpacked(result or "null")
+    except (ValueError, zlib.error):
         return None
     return str(found.get("error")) if isinstance(found, dict) and found.get("ok") is False else None

@@ -30,6 +30,7 @@ from kernel_gamma.truths.rows import (
     foldable,
     found_by,
     micros,
+    packed_value,
     row_id,
     who_of,
 )
@@ -227,8 +228,8 @@ class Writing:
         category = self._folders[names[0]].id
         self._truths.append(
             (
-                first, key, category, description, value, at, self._now, version, int(locked), new.trust,
-                new.level, link, len(rows), self._fold(key, text, rows, names[-1]),
+                first, key, category, description, packed_value(key, value), at, self._now, version,
+                int(locked), new.trust, new.level, link, len(rows), self._fold(key, text, rows, names[-1]),
             )
         )  # fmt: skip
         self._waiting.add(key)
