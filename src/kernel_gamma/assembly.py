@@ -69,7 +69,8 @@ class Assembly:
         self.static = StaticChannel(
             home.root, settings.static.paths, store, clock, count=Tokens().count, tell=tell
         )
-        self.changes = Changes(home.root, settings.static.paths, store, clock, count=Tokens().count)
+        self._tokens = Tokens()
+        self.changes = Changes(home.root, settings.static.paths, store, clock, count=self._exactly)
         self.assembler = Assembler(
             AssemblerPorts(
                 static=self.static,
@@ -138,6 +139,10 @@ class Assembly:
                 own.task(task, spoken),
             ],
         )
+
+    def _exactly(self, text: str) -> int:
+        """A budget that a change must keep is no estimate, however short the text."""
+        return len(self._tokens.encode(text))
 
     def _count(self, text: str) -> int:
         return self._counting.count("quality", text)
