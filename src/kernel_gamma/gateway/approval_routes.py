@@ -17,7 +17,7 @@ from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.ports import Clock
 from kernel_gamma.errors import Poison, SettingsError
 from kernel_gamma.gateway.ports import GatewayPorts, Lanes
-from kernel_gamma.gateway.problems import JsonAnswer, Refused, responses
+from kernel_gamma.gateway.problems import JsonAnswer, Refused, field_refused, responses
 from kernel_gamma.gateway.wordings import said_of
 from kernel_gamma.truths.static.changes import ChangeRefused, Changes, NoSuchProposal, Proposal
 from kernel_gamma.truths.static.messages import ANSWER_PATH, feishu_answer
@@ -158,8 +158,10 @@ def _answer_in(body: bytes, *, feishu: bool) -> ApprovalAnswer:
     try:
         document = read_document(body, max_depth=_MAX_DEPTH)
     except Poison as poison:
-        status = 400 if poison.kind in {"not_json", "empty"} else 422
-        raise Refused(status, str(poison).replace("the file", "the body")) from None
+        said = str(poison).replace("the file", "the body")
+        if poison.kind in {"not_json", "empty"}:
+            raise Refused(400, said) from None
+        raise field_refused("body", said.removeprefix("body: ")) from None
     try:
         return ApprovalAnswer.model_validate(feishu_answer(document) if feishu else document)
     except ValidationError as error:

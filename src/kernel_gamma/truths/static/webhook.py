@@ -7,6 +7,7 @@ of that truth first does it, the others leave it.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import httpx2
-import structlog
 
 from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
 from kernel_gamma.contracts.ports import Clock, TruthStore
@@ -29,7 +29,7 @@ from kernel_gamma.truths.static.signing import signed_headers
 
 __all__ = ["MOST_TRIES", "Telling", "Webhook", "approval_problem", "secret_of", "telling_of"]
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 MOST_TRIES: Final = 8
 _FIRST_PAUSE_SEC = 30.0
@@ -157,7 +157,7 @@ class Webhook:
         try:
             waiting = [one for one in proposals_in(self._store) if one.state == "open"]
         except TruthError as error:
-            log.warning("proposals could not be looked at", error=str(error))
+            log.warning("proposals could not be looked at: %s", error)
             return
         for proposal in reversed(waiting):
             if not self._ending.is_set():
@@ -180,12 +180,10 @@ class Webhook:
         except (VersionConflict, TruthLocked):
             return  # another process tells it
         except TruthError as error:
-            log.warning("the telling of a proposal was not kept", proposal=proposal.id, error=str(error))
+            log.warning("how the telling of proposal %s went was not kept: %s", proposal.id, error)
             return
         if problem:
-            log.warning(
-                "a proposal was not told", proposal=proposal.id, tries=tries, state=state, problem=problem
-            )
+            log.warning("proposal %s was not told: %s; try %d, %s", proposal.id, problem, tries, state)
 
     def _write(self, proposal: Proposal, telling: Telling, before: Telling | None) -> Telling:
         value: dict[str, Json] = {
