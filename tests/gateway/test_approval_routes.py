@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -237,3 +240,18 @@ def test_the_secret_is_not_shown_with_the_ports(office: Any) -> None:
     desk = office()
     ports = ports_of(desk.place.data, desk.store, {})
     assert SECRET not in repr(replace(ports, approval_secret=SECRET, token=SECRET))
+
+
+def test_the_command_of_the_page_approves(office: Any) -> None:
+    desk = office()
+    proposal = desk.propose()
+    page = (Path(__file__).parents[2] / "docs/static-truths.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command.replace("http://127.0.0.1:9120", desk.place.url)],
+        env={**os.environ, "ID": proposal.id, "KGAMMA_APPROVAL_SECRET": SECRET, "no_proxy": "*"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout)["state"] == "approved", done.stdout + done.stderr
