@@ -375,3 +375,15 @@ def test_a_description_says_type_default_and_meaning() -> None:
     assert docs["model.quality.model"].default == '"gpt-4.1-mini"'
     assert docs["model.fast"].type == "section or null"
     assert docs["budget.reserved_for_people"].type == "number >= 0 <= 1"
+
+
+def test_the_variable_that_holds_the_secret_of_approvals_is_no_setting(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    environ = {
+        "KGAMMA_APPROVAL_SECRET": "s",
+        "KGAMMA_STATIC__APPROVAL_SECRET_ENV": "KGAMMA_OFFICE",
+        "KGAMMA_OFFICE": "s",
+    }
+    assert load_settings(tmp_path, environ).static.approval_secret_env == "KGAMMA_OFFICE"
+    with pytest.raises(SettingsError, match="KGAMMA_OFFICE"):
+        load_settings(tmp_path, {"KGAMMA_OFFICE": "s"})

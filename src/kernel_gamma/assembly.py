@@ -24,6 +24,7 @@ from kernel_gamma.errors import TruthError
 from kernel_gamma.model.tokens import Tokens
 from kernel_gamma.prompts import Prompts
 from kernel_gamma.settings import Settings
+from kernel_gamma.truths.static.changes import Changes, Proposal
 from kernel_gamma.truths.static.channel import StaticChannel, Tell
 
 __all__ = ["Assembly", "Counting", "read_task_types"]
@@ -68,6 +69,8 @@ class Assembly:
         self.static = StaticChannel(
             home.root, settings.static.paths, store, clock, count=Tokens().count, tell=tell
         )
+        self._tokens = Tokens()
+        self.changes = Changes(home.root, settings.static.paths, store, clock, count=self._exactly)
         self.assembler = Assembler(
             AssemblerPorts(
                 static=self.static,
@@ -84,6 +87,11 @@ class Assembly:
         """What speaks for an emergency at this moment."""
         open_ = ["a breaker of the model is open"] if self._breaker() == "open" else []
         return [*open_, *loop_signs(self._store, now)]
+
+    def draft(self, file: str, text: str, why: str, proposal_id: str) -> tuple[Proposal, bool]:
+        """What the mind proposes itself, checked; see Changes.draft."""
+        by = f"the mind {self._settings.mind}"[:100]
+        return self.changes.draft(file, text, why=why, by=by, proposal_id=proposal_id)
 
     def asked(self, asked: TaskRequest) -> tuple[Assembled, str | None]:
         """What would be sent for a task that nobody of this mind asks for, and the key of its account.
@@ -131,6 +139,10 @@ class Assembly:
                 own.task(task, spoken),
             ],
         )
+
+    def _exactly(self, text: str) -> int:
+        """A budget that a change must keep is no estimate, however short the text."""
+        return len(self._tokens.encode(text))
 
     def _count(self, text: str) -> int:
         return self._counting.count("quality", text)

@@ -33,7 +33,7 @@ import kernel_gamma
 from kernel_gamma import settings as settings_module
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.errors import SettingsError
-from kernel_gamma.settings import ClockSettings, GatewaySettings, Settings
+from kernel_gamma.settings import ClockSettings, GatewaySettings, Settings, StaticSettings
 
 __all__ = [
     "Home",
@@ -50,9 +50,16 @@ __all__ = [
 PREFIX = "KGAMMA_"
 HOME_VARIABLE = "KGAMMA_HOME"
 _NO_SETTINGS = frozenset(
-    {HOME_VARIABLE, "KGAMMA_COMMAND", str(GatewaySettings.model_fields["token_env"].default)}
+    {
+        HOME_VARIABLE,
+        "KGAMMA_COMMAND",
+        str(GatewaySettings.model_fields["token_env"].default),
+        str(StaticSettings.model_fields["approval_secret_env"].default),
+    }
 )
 """Variables of ours that stand for no setting."""
+_NAMING = (("static", "approval_secret_env"), ("gateway", "token_env"))
+"""Settings that name a variable which holds a secret: that one is no setting either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +308,9 @@ class _Origins:
 
     def known(self, environ: Mapping[str, str], written: Mapping[str, Json]) -> Iterator[tuple[str, Any]]:
         """The variables that set something; an unknown one is a problem, an empty one is as good as none."""
+        named = set(_named_by(environ, written))
         for variable, value in environ.items():
-            if not variable.startswith(PREFIX) or variable in _NO_SETTINGS:
+            if not variable.startswith(PREFIX) or variable in _NO_SETTINGS or variable in named:
                 continue
             parts = variable.removeprefix(PREFIX).lower().split("__")
             key = ".".join(parts)
@@ -333,6 +341,15 @@ class _Origins:
         if isinstance(found["input"], str | int | float | bool):
             problem += f", is {json.dumps(found['input'], ensure_ascii=False)}"
         return self.error(key, problem)
+
+
+def _named_by(environ: Mapping[str, str], written: Mapping[str, Json]) -> Iterator[str]:
+    for section, key in _NAMING:
+        entry = written.get(section)
+        if isinstance(entry, dict) and isinstance(entry.get(key), str):
+            yield entry[key]
+        if name := environ.get(f"{PREFIX}{section}__{key}".upper()):
+            yield name
 
 
 def _unknown(file: str, key: str, *, as_variable: bool = False) -> SettingsError:

@@ -41,6 +41,7 @@ from kernel_gamma.truths.static.lock import read_lock
 from kernel_gamma.truths.static.places import LOCK_FILE, Places
 from kernel_gamma.truths.static.rendering import Block, build, joined
 from kernel_gamma.truths.static.skeleton import skeleton_differences
+from kernel_gamma.truths.static.webhook import approval_problem
 
 __all__ = ["Finding", "Level", "examine"]
 
@@ -103,6 +104,7 @@ def examine(
         _task_types,
         _topology,
         _static,
+        _approval,
         _folders,
         _space,
         _watching,
@@ -210,6 +212,15 @@ def _static(patient: _Patient) -> Iterator[Finding]:
     if lock is not None and not drift:
         lean, full = (tokens.count(joined(block.sections(profile))) for profile in ("lean", "full"))
         yield Finding("static", "ok", f"{len(found)} files as approved; {full} tokens in full, {lean} lean")
+
+
+def _approval(patient: _Patient) -> Iterator[Finding]:
+    settings = patient.settings.static
+    if (problem := approval_problem(settings, patient.environ)) is not None:
+        yield Finding("approval", "warn", *problem)
+    elif settings.approval != "cli":
+        host = shown_url(settings.approval_webhook or "").partition("//")[2].partition("/")[0]
+        yield Finding("approval", "ok", f"proposals are told to {host} ({settings.approval}), and signed")
 
 
 def _skeleton(patient: _Patient, block: Block) -> Iterator[Finding]:

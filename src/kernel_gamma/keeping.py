@@ -25,6 +25,7 @@ from kernel_gamma.truths.pruning import prune_daily
 from kernel_gamma.truths.recording import TruthRecorder
 from kernel_gamma.truths.retention import Retention
 from kernel_gamma.truths.self_index import SelfIndex
+from kernel_gamma.truths.static.webhook import Webhook
 from kernel_gamma.truths.store import SqliteTruths, open_truths
 from kernel_gamma.truths.writing import Limits
 
@@ -61,6 +62,8 @@ class Keeping:
             log.error("the memory store was damaged and set aside", error=str(error), kept=self._aside)
             self.store = self._open(path, settings, clock, retention)
         self._meanings.start(self.store)
+        self.webhook: Webhook | None = None
+        """Told of proposals while the mind lives; set by the mind, which knows what they change."""
         self.sums = Sums()
         """Of the calls since this was opened."""
         self.recorder = TruthRecorder(self.store, self._heard)
@@ -73,6 +76,8 @@ class Keeping:
 
     def _heard(self, truth: NewTruth) -> None:
         category = truth.category or category_of(truth.key or "")
+        if category == "proposal" and self.webhook is not None:
+            self.webhook.wake()
         if category == "assembly" and isinstance(truth.value, dict):
             self.sums.add(truth.value)
 
@@ -118,6 +123,8 @@ class Keeping:
 
     def began(self, version: str, boot: int, pid: int) -> None:
         """The daemon started."""
+        if self.webhook is not None:
+            self.webhook.start()
         self.tell("operation", "the daemon started", {"version": version, "boot": boot, "pid": pid})
         if self._aside:
             self.tell(
@@ -152,6 +159,8 @@ class Keeping:
 
     def close(self) -> None:
         """Write what waits, and close the store."""
+        if self.webhook is not None:
+            self.webhook.stop()
         try:
             self.recorder.flush()
         except TruthError as error:

@@ -56,6 +56,7 @@ from kernel_gamma.self_stream.stream import NOW, SelfStream
 from kernel_gamma.settings import Settings
 from kernel_gamma.topology import load_topology, wiring_warnings
 from kernel_gamma.truths.retention_file import read_retention
+from kernel_gamma.truths.static.webhook import Webhook
 
 __all__ = ["Mind"]
 
@@ -143,6 +144,13 @@ class Mind:
             tell=self.keeping.tell,
             breaker=self._breaker,
         )
+        self.keeping.webhook = Webhook(
+            settings.static,
+            environ,
+            self.keeping.store,
+            self.clock,
+            diff=self.assembly.changes.diff,
+        )
         self.declared = load_topology(self.home.topology_file(settings), home)
         self._circuit = Circuit(self.bus, self.declared, self._ports(kill))
         self._language: Language = "zh" if settings.language == "zh" else "en"
@@ -178,7 +186,13 @@ class Mind:
             journal=journal,
             model=self.model,
             self_log=self.self_log,
-            tools=Tools(registry, journal=journal, self_log=self.self_log, settings=settings),
+            tools=Tools(
+                registry,
+                journal=journal,
+                self_log=self.self_log,
+                settings=settings,
+                draft=self.assembly.draft,
+            ),
             prompts=Prompts(self.home.prompts_dir),
             settings=settings,
             place_of=self._inquiries.place_of,

@@ -90,6 +90,7 @@ def test_the_port_of_the_settings_and_a_port_that_is_taken(kgamma: Any) -> None:
         done = kgamma("gateway", KGAMMA_GATEWAY__PORT=port)
         assert done.exit_code == 1
         assert f"port {port} of 127.0.0.1 is in use" in done.stderr
+        assert "--port" in done.stderr
         assert "Traceback" not in done.stderr
     with serving(kgamma, KGAMMA_GATEWAY__PORT=port) as (_, url):
         assert url.endswith(f":{port}")

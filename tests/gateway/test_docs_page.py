@@ -35,7 +35,7 @@ def test_the_page_names_every_endpoint_and_loads_nothing(shared: Place) -> None:
 
 def test_problems_are_listed_without_repeating_their_schema(shared: Place) -> None:
     text = shared.get("/docs").text
-    assert "<li>409 The truth is locked.</li>" in text
+    assert "<li>409 The truth is locked, or what is asked was decided already.</li>" in text
     assert "application/problem+json" not in text
     assert text.count("#/components/schemas/Problem") == 0
 
@@ -53,6 +53,7 @@ def test_the_endpoints_are_those_of_the_contract(shared: Place) -> None:
         "/api/truth/upsert": {"post"},
         "/api/truth/feedback": {"post"},
         "/api/events": {"post"},
+        "/api/static/approvals": {"post"},
         "/api/status": {"get"},
         "/api/trace/{id}": {"get"},
         "/api/self/now": {"get"},

@@ -51,4 +51,4 @@ def test_the_openapi_is_what_the_gateway_does(serve: Callable[..., Place], tmp_p
     environ = {**os.environ, "NO_PROXY": "*"}
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "Tested: 18" in done.stdout
+    assert "Tested: 19" in done.stdout

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from types import MappingProxyType
 
 from kernel_gamma.actions.registry import ToolSpec
 from kernel_gamma.actions.telling import note_of
-from kernel_gamma.contracts.effects import Append, Emit
+from kernel_gamma.contracts.effects import Append, Emit, Record
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.events import safe_channel
 from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.payloads import ActionPayload, OutPayload
 from kernel_gamma.contracts.ports import SelfLog, ToolResult
 from kernel_gamma.contracts.trust import Trust, reaches
+from kernel_gamma.errors import KernelError
 from kernel_gamma.self_stream.passages import clean, slug
+from kernel_gamma.truths.static.proposals import Proposal, new_truth_of, ulid_from
 
-__all__ = ["BUILTINS", "Request", "run_builtin"]
+__all__ = ["BUILTINS", "Draft", "Request", "run_builtin"]
+
+Draft = Callable[[str, str, str, str], tuple[Proposal, bool]]
+"""(file, text, why, id): the checked proposal and whether it is new; writes nothing, raises KernelError."""
 
 _RECALLED = 5
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -35,6 +40,10 @@ class Request:
     now: datetime
     language: Language
     self_log: SelfLog
+    key: str = ""
+    """The action's idempotency key."""
+    draft: Draft | None = None
+    """None: there are no static truths here."""
 
 
 def run_builtin(name: str, request: Request) -> ToolResult:
@@ -138,6 +147,30 @@ def _recall(request: Request) -> ToolResult:
     return ToolResult(True, {"query": query, "found": found}, note=note)
 
 
+def _propose_truth(request: Request) -> ToolResult:
+    """The proposal is recorded with the receipt; only a person makes it true."""
+    if request.draft is None:
+        return ToolResult(False, refused=True, error="propose_truth: there are no static truths here")
+    file, text, why = (str(request.arguments[name]) for name in ("file", "text", "why"))
+    if not why.strip():
+        return ToolResult(False, refused=True, error="propose_truth: say why")
+    try:
+        proposal, is_new = request.draft(file.strip(), text, why, ulid_from(request.key))
+    except KernelError as error:
+        return ToolResult(False, error=f"propose_truth: {error}")
+    truth = new_truth_of(proposal, request.now)
+    record = Record(
+        category="proposal",
+        key=proposal.key,
+        value=asdict(proposal),
+        description=truth.description,
+        trust="owner",  # this program wrote it, and it checked the text; it is no word on the text itself
+    )
+    note = note_of("propose", request.language, whom=proposal.file, text=proposal.why)
+    result = {"proposal": proposal.id, "file": proposal.file, "state": proposal.state}
+    return ToolResult(True, result, effects=(record,) if is_new else (), note=note)
+
+
 def _paragraphs(text: str) -> str:
     """The text for a page: a line that would open a section of its own is kept as plain words."""
     return _SECTION.sub(r"\1\\\2", clean(text))
@@ -149,6 +182,7 @@ _RUN: Mapping[str, Callable[[Request], ToolResult]] = MappingProxyType(
         "write_diary": _write_diary,
         "remember": _remember,
         "recall": _recall,
+        "propose_truth": _propose_truth,
     }
 )
 
@@ -206,5 +240,19 @@ BUILTINS: tuple[ToolSpec, ...] = (
             ("query",), query=_WORDS, limit={"type": "integer", "minimum": 1, "maximum": 20}
         ),
         idempotent=True,
+    ),
+    ToolSpec(
+        name="propose_truth",
+        description={
+            "en": "Propose that a file of the static truths (like config/identity.json) should read"
+            " otherwise: its whole new text, and why. Only a person can approve it; until then nothing"
+            " changes.",
+            "zh": "提议改写一个静态真值文件（如 config/identity.json）：给出整个文件的新内容和理由。"
+            "只有人能批准；批准之前什么都不变。",
+        },
+        parameters=_arguments(("file", "text", "why"), file=_WORDS, text=_WORDS, why=_WORDS),
+        idempotent=True,
+        min_trust="known",
+        outcome="note",
     ),
 )

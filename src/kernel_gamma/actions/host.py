@@ -6,7 +6,7 @@ import asyncio
 import json
 from datetime import datetime
 
-from kernel_gamma.actions.builtin import Request, run_builtin
+from kernel_gamma.actions.builtin import Draft, Request, run_builtin
 from kernel_gamma.actions.registry import Outside, Registry, ToolSpec
 from kernel_gamma.actions.telling import note_of, spoken
 from kernel_gamma.contracts.effects import Batch, Emit
@@ -23,11 +23,19 @@ class Tools:
     """The ToolHost of one mind."""
 
     def __init__(
-        self, registry: Registry, *, journal: Journal, self_log: SelfLog, settings: Settings
+        self,
+        registry: Registry,
+        *,
+        journal: Journal,
+        self_log: SelfLog,
+        settings: Settings,
+        draft: Draft | None = None,
     ) -> None:
+        """`draft` checks what propose_truth proposes."""
         self._registry = registry
         self._journal = journal
         self._self_log = self_log
+        self._draft = draft
         self._timeout_sec = settings.actions.timeout_sec
         self._language = settings.language
 
@@ -53,7 +61,15 @@ class Tools:
             result = await self._leave(spec, spec.outside, action, batch)
         else:
             language = spoken(self._language, action)
-            request = Request(action.arguments, order, now, language, self._self_log)
+            request = Request(
+                action.arguments,
+                order,
+                now,
+                language,
+                self._self_log,
+                key=action.idempotency_key,
+                draft=self._draft,
+            )
             result = run_builtin(spec.name, request)
         return result if not result.ok else self._told(spec, action, result)
 

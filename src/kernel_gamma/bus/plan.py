@@ -263,8 +263,10 @@ def record_operation(
 
 
 def _record(effect: Record, index: int, batch: Batch, now: datetime) -> Operation:
-    value = {"trace_id": batch.trace_id, "node": batch.node, **effect.value}
     trust = effect.trust or least(d.trust for d in batch)
+    if effect.key is not None:
+        return ("record", effect.key, effect.description, dict(effect.value), trust, now.isoformat())
+    value = {"trace_id": batch.trace_id, "node": batch.node, **effect.value}
     key = emit_key(batch.id, batch.node, index)
     return record_operation(effect.category, key, effect.description, value, trust, now)
 

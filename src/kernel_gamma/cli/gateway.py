@@ -31,6 +31,7 @@ from kernel_gamma.rhythm.ids import UlidIds
 from kernel_gamma.self_stream.stream import SelfStream
 from kernel_gamma.settings import GatewaySettings
 from kernel_gamma.truths.pruning import prune_daily
+from kernel_gamma.truths.static.webhook import secret_of
 from kernel_gamma.truths.store import SqliteTruths
 
 __all__ = ["app", "serve_mind"]
@@ -109,6 +110,8 @@ def _ports(place: Place, store: SqliteTruths, token: str | None, assembly: Assem
         assemble=assembly.asked,
         data=place.data,
         token=token,
+        changes=assembly.changes,
+        approval_secret=secret_of(place.settings.static, place.environ),
     )
 
 

@@ -17,6 +17,8 @@ from kernel_gamma.cli.memory import open_memory
 from kernel_gamma.cli.terminal import Failed, HomeOption, JsonOption, Usage, print_json, print_table, say
 from kernel_gamma.model.tokens import Tokens
 from kernel_gamma.truths.static.changes import ChangeRefused, Changes, FileState, Proposal
+from kernel_gamma.truths.static.webhook import MOST_TRIES, Webhook, approval_problem, telling_of
+from kernel_gamma.truths.store import SqliteTruths
 
 __all__ = ["app"]
 
@@ -41,8 +43,10 @@ NameOption = Annotated[
 def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Every file: as approved or not, by whom and when, its tokens and budget; then open proposals."""
     place = open_place(home)
-    with _changes(place) as changes:
+    with _changes(place) as (changes, store):
         files, proposals = changes.status(), changes.proposals()
+        tellings = {one.id: telling_of(store, one.id) for one in proposals}
+    problem = approval_problem(place.settings.static, place.environ)
     if as_json:
         drift = [state.file for state in files if state.state != "approved"]
         print_json(
@@ -50,6 +54,9 @@ def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
                 "files": [asdict(state) for state in files],
                 "proposals": [asdict(proposal) for proposal in proposals],
                 "drift": drift,
+                "approval": place.settings.static.approval,
+                "approval_problem": problem and problem[0],
+                "telling": {name: asdict(told) for name, told in tellings.items() if told is not None},
             }
         )
         return
@@ -58,6 +65,13 @@ def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
         say()
         rows = [[p.id, p.file, p.by, p.proposed_at, p.why] for p in proposals]
         print_table(["open proposal", "file", "by", "at", "why"], rows)
+    for name, told in tellings.items():
+        if told is not None and told.error:
+            say(
+                f"{name} was not told: {told.error}; try {told.tries} of {MOST_TRIES}, {told.state}", "yellow"
+            )
+    if problem is not None:
+        say(f"{problem[0]}; {problem[1]}", "yellow")
 
 
 @static.command()
@@ -68,7 +82,7 @@ def diff(
 ) -> None:
     """What a file as it stands, or a proposal, changes; without an argument all files that were edited."""
     place = open_place(home)
-    with _changes(place) as changes:
+    with _changes(place) as (changes, _):
         named = changes.drifted() if what is None else [_id_or_file(place, what)]
         found = {name: changes.diff(name) for name in named}
     if as_json:
@@ -94,7 +108,7 @@ def propose(
     """
     place = open_place(home)
     by = _name_from(name)
-    with _changes(place) as changes:
+    with _changes(place) as (changes, _):
         proposal = changes.propose(_id_or_file(place, file), why=why, by=by)
     _show(proposal, as_json)
     if not as_json:
@@ -109,7 +123,7 @@ def approve(
     """Make a proposal true, in your name; a running mind serves it from its next prompt on."""
     place = open_place(home)
     by = _name_from(name)
-    with _changes(place) as changes:
+    with _changes(place) as (changes, _):
         proposal = changes.approve(proposal_id, name=by, now=place.clock.now())
     _show(proposal, as_json)
 
@@ -125,20 +139,31 @@ def reject(
     """Close a proposal; an edited file stays edited, and what was approved is served."""
     place = open_place(home)
     by = _name_from(name)
-    with _changes(place) as changes:
+    with _changes(place) as (changes, _):
         proposal = changes.reject(proposal_id, name=by, reason=reason, now=place.clock.now())
     _show(proposal, as_json)
 
 
 @contextmanager
-def _changes(place: Place) -> Iterator[Changes]:
+def _changes(place: Place) -> Iterator[tuple[Changes, SqliteTruths]]:
     tokens = Tokens()
     tokens.load()  # short texts would be estimated without it, and a budget is no estimate
     with open_memory(place) as store:
         try:
-            yield Changes(place.home, place.settings.static.paths, store, place.clock, count=tokens.count)
+            yield _changes_over(place, store, tokens), store
         except ChangeRefused as error:
             raise Failed(str(error)) from None
+
+
+def _changes_over(place: Place, store: SqliteTruths, tokens: Tokens) -> Changes:
+    """A proposal made here is told at once; a running mind tries again what did not arrive."""
+    settings = place.settings.static
+
+    def told(proposal: Proposal) -> None:
+        Webhook(settings, place.environ, store, place.clock, diff=changes.diff).tell(proposal)
+
+    changes = Changes(place.home, settings.paths, store, place.clock, count=tokens.count, told=told)
+    return changes
 
 
 def _name_from(name: str | None) -> str:

@@ -172,6 +172,8 @@ class Record:
     description: str = ""
     trust: Trust | None = None
     """None: the least trusted of the batch."""
+    key: str | None = None
+    """A key of its own instead, which must derive from the cause; the value is then written as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel
 
 from kernel_gamma.errors import TruthError
+from kernel_gamma.gateway.approval_routes import add_approval_routes
 from kernel_gamma.gateway.bounds import Bounds
 from kernel_gamma.gateway.context_routes import add_context_routes
 from kernel_gamma.gateway.docs_page import docs_page
@@ -58,6 +59,7 @@ def build_app(ports: GatewayPorts, bounds: Bounds | None = None) -> FastAPI:
     add_event_routes(app.router, ports, lanes)
     add_mind_routes(app.router, ports, lanes)
     add_context_routes(app.router, ports, lanes)
+    add_approval_routes(app.router, ports, lanes)
     _add_health(app, ports, lanes, metrics)
     _add_docs(app, ports)
     handle_problems(app)

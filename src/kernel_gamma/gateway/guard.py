@@ -23,14 +23,15 @@ from kernel_gamma.errors import SettingsError
 from kernel_gamma.gateway.bounds import CROWDED, Bounds
 from kernel_gamma.gateway.problems import Refused, problem
 from kernel_gamma.settings import GatewaySettings
+from kernel_gamma.truths.static.messages import ANSWER_PATH
 
 __all__ = ["Guard", "is_loopback", "token_of"]
 
 log = logging.getLogger(__name__)
 
 SETTINGS_FILE = "config/kernel.yaml"
-_OPEN_PATHS = frozenset({"/healthz"})
-"""Whether it lives is told without a token."""
+_OPEN_PATHS = frozenset({"/healthz", ANSWER_PATH})
+"""Whether it lives is told without a token; an approval brings a signature of its own."""
 _DRAINED_BYTES = 16 << 20
 """So much of a body that is too large is read and dropped: then its sender hears why."""
 _SENT_HEADERS = ("authorization", "content-type", "if-match", "if-none-match", "last-event-id")

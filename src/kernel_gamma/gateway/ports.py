@@ -21,6 +21,7 @@ from kernel_gamma.errors import Poison
 from kernel_gamma.gateway.following import Told
 from kernel_gamma.gateway.problems import Refused
 from kernel_gamma.settings import Settings
+from kernel_gamma.truths.static.changes import Changes
 
 __all__ = ["GatewayPorts", "Lanes", "StrictRoute"]
 
@@ -51,7 +52,10 @@ class GatewayPorts:
     """Takes a checked event file, returns `{"id", "trace_id"}`; None: it is put into the inbox of `data`."""
     data: Path | None = None
     """The mind's folder; None when there is none."""
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
+    changes: Changes | None = None
+    """Change control of the static truths; None: no answers are taken."""
+    approval_secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,10 +150,10 @@ def _field(loc: Sequence[Any]) -> str:
 _MEANINGS: Mapping[int, str] = {
     400: "The request cannot be read: no JSON.",
     401: "The token is missing or wrong.",
-    403: "Not allowed: the page's origin, or what may not be written from outside.",
+    403: "Not allowed: the page's origin, what may not be written from outside, or a signature that is none.",
     404: "There is none.",
     408: "The body did not come in time.",
-    409: "The truth is locked.",
+    409: "The truth is locked, or what is asked was decided already.",
     412: "Another version stands than the request names.",
     413: "The body is larger than gateway.max_bytes, or an event than inbox.max_bytes.",
     415: "The body is not declared as JSON.",

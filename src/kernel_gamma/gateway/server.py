@@ -128,7 +128,7 @@ def _explained(host: str, port: int, error: OSError) -> SettingsError:
             SETTINGS_FILE,
             "gateway.port",
             f"port {port} of {host} is in use",
-            "end what listens there (another gateway?), or set another port; 0 takes a free one",
+            "end what listens there (another gateway?), or name another: --port or gateway.port; 0: any",
         )
     if error.errno == errno.EACCES:
         return SettingsError(

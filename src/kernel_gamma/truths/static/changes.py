@@ -22,6 +22,7 @@ from kernel_gamma.truths.static.places import BUDGETS, Places
 from kernel_gamma.truths.static.proposals import (
     Proposal,
     State,
+    new_truth_of,
     new_ulid,
     proposal_of,
     proposals_in,
@@ -95,11 +96,33 @@ class Changes:
         Raises ChangeRefused for a file that is no static truth, for what is approved already and for a text
         that holds a secret; SettingsError for what does not fit its form or its budget.
         """
+        _name_from(by), _why_from(why)
+        self._file_from(file)
+        self._settle()
+        proposal, standing = self._drafted(file, text, why=why, by=by, proposal_id=None)
+        if standing is None:
+            return proposal
+        self._approvals.keep(*standing)  # what it is compared with must outlive an edit in place
+        self._store.upsert(new_truth_of(proposal, self._clock.now()))
+        self._told(proposal)
+        return proposal
+
+    def draft(self, file: str, text: str, *, why: str, by: str, proposal_id: str) -> tuple[Proposal, bool]:
+        """The proposal as it would be recorded, and whether it is new: the same change may be open already.
+
+        Writes nothing. Raises as propose.
+        """
+        proposal, standing = self._drafted(file, text, why=why, by=by, proposal_id=proposal_id)
+        return proposal, standing is not None
+
+    def _drafted(
+        self, file: str, text: str | None, *, why: str, by: str, proposal_id: str | None
+    ) -> tuple[Proposal, tuple[Lock, dict[str, bytes]] | None]:
+        """The proposal, and what stands approved; None instead for one that is open already."""
         name, reason = _name_from(by), _why_from(why)
         file = self._file_from(file)
         found = self._approvals.on_disk()
         raw = self._raw_of(file, found) if text is None else text.encode("utf-8", "surrogatepass")
-        self._settle()
         lock, files = self._standing(found)
         approval = lock.files.get(file)
         before_sha256 = None if approval is None else approval.sha256
@@ -109,10 +132,10 @@ class Changes:
         self._check(lock, files, found, file, raw)
         for other in self.proposals():
             if (other.file, other.before_sha256, other.after_sha256) == (file, before_sha256, after_sha256):
-                return other
+                return other, None
         now = self._clock.now()
         proposal = Proposal(
-            id=new_ulid(now),
+            id=proposal_id or new_ulid(now),
             file=file,
             text=None if raw is None else raw.decode("utf-8"),
             why=reason,
@@ -121,10 +144,7 @@ class Changes:
             after_sha256=after_sha256,
             proposed_at=rfc3339(now),
         )
-        self._approvals.keep(lock, files)  # what it is compared with must outlive an edit in place
-        self._store.upsert(truth_of(proposal, f"{name} proposes a change of {file}", now))
-        self._told(proposal)
-        return proposal
+        return proposal, (lock, files)
 
     # Looking
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -15,7 +16,17 @@ from kernel_gamma.contracts.ulid import encode_ulid
 from kernel_gamma.truths.keys import generated_key
 from kernel_gamma.truths.static.approvals import written_by_us
 
-__all__ = ["Proposal", "State", "new_ulid", "proposal_of", "proposals_in", "record_of", "truth_of"]
+__all__ = [
+    "Proposal",
+    "State",
+    "new_truth_of",
+    "new_ulid",
+    "proposal_of",
+    "proposals_in",
+    "record_of",
+    "truth_of",
+    "ulid_from",
+]
 
 State = Literal["open", "approved", "rejected"]
 
@@ -86,6 +97,17 @@ def truth_of(proposal: Proposal, description: str, now: datetime) -> NewTruth:
         locked=proposal.state != "open" or None,
         trust="owner",
     )
+
+
+def new_truth_of(proposal: Proposal, now: datetime) -> NewTruth:
+    """Of one that nobody decided yet."""
+    return truth_of(proposal, f"{proposal.by} proposes a change of {proposal.file}", now)
+
+
+def ulid_from(cause: str) -> str:
+    """Always the same for the same cause: what is carried out again makes no second proposal."""
+    digest = hashlib.sha256(cause.encode("utf-8", "replace")).digest()
+    return encode_ulid(int.from_bytes(digest[:5], "big"), digest[5:15])
 
 
 def record_of(proposal: Proposal, now: datetime) -> NewTruth:
