@@ -334,7 +334,7 @@ class Mind:
         mark, day = self.self_log.fingerprint(NOW), self._rotation.day(self.clock.now() - _AFTER_THE_DAY)
         if mark is None or (day == self._tidied and mark[1] <= self._rotation.max_bytes):
             return
-        move = self.self_log.overdue()
+        move = self.self_log.overdue(day)
         if move is None:
             self._tidied = day
             return

@@ -55,6 +55,10 @@ def told(number: int, text: str = WORDS["en"], *, begin: datetime = NOON) -> byt
     return render(begin + timedelta(minutes=number), f"{text} ({number})").encode()
 
 
+def earlier(turn: Rotation, data: bytes) -> MovePrefix | None:
+    return turn.of_earlier_days(data, turn.day(turn.now()))
+
+
 def put(root: Path, page: str, data: bytes) -> Path:
     path = root / page
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,15 +168,15 @@ def test_at_the_days_end_earlier_days_leave_and_the_last_thoughts_stay() -> None
     after_midnight = told(0, begin=NOON.replace(hour=1))  # the mind's day ends at two
     data = b"".join([*yesterday, after_midnight])
     late = rotation(NOON.replace(hour=1, minute=30))
-    assert late.of_earlier_days(data) is None
-    two = everything(rotation(NOON.replace(hour=2)).of_earlier_days(data))
+    assert earlier(late, data) is None
+    two = everything(earlier(rotation(NOON.replace(hour=2)), data))
     assert two.length == len(data) - len(after_midnight + yesterday[-1])
-    one = everything(rotation(NOON.replace(hour=2), keep_bytes=120).of_earlier_days(data))
+    one = everything(earlier(rotation(NOON.replace(hour=2), keep_bytes=120), data))
     assert one.length == len(data) - len(after_midnight)
     today = told(3)
-    left = rotation(NOON + timedelta(hours=2)).of_earlier_days(b"".join([yesterday[0], today, today]))
+    left = earlier(rotation(NOON + timedelta(hours=2)), b"".join([yesterday[0], today, today]))
     assert everything(left).length == len(yesterday[0])
-    assert rotation().of_earlier_days(b"A person's line.\n\n" + today * 3) is None
+    assert earlier(rotation(), b"A person's line.\n\n" + today * 3) is None
 
 
 def test_what_stands_before_a_heading_leaves_for_the_consolidator() -> None:
@@ -376,7 +380,7 @@ def test_passages_rotations_kills_and_hands_lose_and_double_nothing(
                 put(root, "stream/.edited", b"\n\n".join([*lines[:where], mark, *lines[where:]])).rename(path)
             elif deed == "stale" and not marks:
                 path.write_bytes(stale[0] + b"".join(b for _, b in told_so_far[stale[1] :]))
-            elif deed == "day" and (move := turn.of_earlier_days(now_md(root))) is not None:
+            elif deed == "day" and (move := earlier(turn, now_md(root))) is not None:
                 PageFiles(root).move_prefix(move)
             if not marks:
                 stale = stale if deed == "stale" else (now_md(root), len(told_so_far))
@@ -397,4 +401,4 @@ def test_passages_rotations_kills_and_hands_lose_and_double_nothing(
 def test_times_of_other_zones_are_of_the_minds_own_day() -> None:
     utc = datetime(2026, 11, 29, 17, 30, tzinfo=UTC)  # 01:30 of the 30th in Shanghai: still the 29th
     data = told(0, begin=utc) + told(1) * 3
-    assert everything(rotation(keep_passages=0).of_earlier_days(data)).length == len(told(0, begin=utc))
+    assert everything(earlier(rotation(keep_passages=0), data)).length == len(told(0, begin=utc))

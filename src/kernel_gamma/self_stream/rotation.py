@@ -104,9 +104,8 @@ class Rotation:
         ends = [*(block.start for block in blocks(data)[1:]), len(data)]
         return self._moving(data, next(end for end in ends if len(data) - end <= most or end == len(data)))
 
-    def of_earlier_days(self, data: bytes) -> MovePrefix | None:
-        """What lies before today and is not among the last passages; None: nothing."""
-        today = self.day(self.now())
+    def of_earlier_days(self, data: bytes, today: str) -> MovePrefix | None:
+        """What lies before the day `today` (see `day`) and is not among the last passages; None: nothing."""
         standing = blocks(data)
         stay = 0
         while stay < min(self.keep_passages, len(standing)):

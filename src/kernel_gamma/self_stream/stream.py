@@ -212,12 +212,12 @@ class SelfStream:
             return None
         return self._rotation.before(self._now_bytes(), keep_from)
 
-    def overdue(self) -> MovePrefix | None:
-        """What must leave now.md without anybody's decision: over its limit, or of earlier days."""
+    def overdue(self, today: str) -> MovePrefix | None:
+        """What must leave now.md without anybody's decision: over its limit, or of days before `today`."""
         if self._rotation is None:
             return None
         data = self._now_bytes()
-        return self._rotation.room_for(data, 0) or self._rotation.of_earlier_days(data)
+        return self._rotation.room_for(data, 0) or self._rotation.of_earlier_days(data, today)
 
     def _now_bytes(self) -> bytes:
         return read(locate(self._root, NOW)) or b""
