@@ -235,6 +235,10 @@ class SelfLog(Protocol):
         """
         ...
 
+    def archive_dates(self) -> list[str]:
+        """Days (`YYYY-MM-DD`) that have an archive page, oldest first."""
+        ...
+
     def moving(self, keep_from: str) -> MovePrefix | None:
         """The effect that moves what stands in now.md before the passage headed `keep_from` to the archive.
 
