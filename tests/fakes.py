@@ -22,6 +22,7 @@ from kernel_gamma.contracts.effects import (
     Delivery,
     Effect,
     Emit,
+    MovePrefix,
     Outcome,
     Overwrite,
     PassageRef,
@@ -44,6 +45,7 @@ from kernel_gamma.contracts.ports import (
 from kernel_gamma.contracts.trust import Trust
 from kernel_gamma.contracts.truths import Finding, Search, Truth
 from kernel_gamma.nodes.base import NodePorts
+from kernel_gamma.self_stream.stream import rotation_for
 from kernel_gamma.settings import Settings
 
 ZONE = timezone(timedelta(hours=8), "CST")
@@ -214,6 +216,14 @@ class MemorySelfLog:
         names = [name for name in self.pages if name.startswith("memories/")]
         return [name.removeprefix("memories/").removesuffix(".md") for name in names]
 
+    def archive_dates(self) -> list[str]:
+        found = [name for name in self.pages if name.startswith("stream/archive/")]
+        return sorted(name.removeprefix("stream/archive/").removesuffix(".md") for name in found)
+
+    def moving(self, keep_from: str) -> MovePrefix | None:
+        rotation = rotation_for(Settings().stream, FakeClock(), None)
+        return rotation.before(self.pages.get("stream/now.md", "").encode(), keep_from)
+
     def search(self, query: str, limit: int) -> list[Snippet]:
         self.asked.append(query)
         return self.found[:limit]
@@ -228,6 +238,15 @@ class MemorySelfLog:
                 self.append(effect)
             elif isinstance(effect, Replace):
                 self.pages[effect.page] = effect.text
+            elif isinstance(effect, MovePrefix):
+                self.move(effect)
+
+    def move(self, effect: MovePrefix) -> None:
+        data = self.pages[effect.page].encode()
+        for archived in effect.archives:
+            pieces = b"".join(data[start:end] for start, end in archived.ranges)
+            self.pages[archived.page] = self.pages.get(archived.page, "") + pieces.decode()
+        self.pages[effect.page] = effect.opening + data[effect.length :].decode()
 
     def append(self, effect: Append) -> None:
         before = self.pages.get(effect.page)
@@ -410,6 +429,7 @@ class World:
 PLAIN_PROMPTS = {
     "SOUL": "You are the self these words wake.",
     "INTERNALIZER": "Tell in the first person what the fenced events are to you.",
+    "CONSOLIDATOR": "Keep what is worth knowing for good.",
     "EXTERNALIZER": "Translate what was decided. Tools:\n{tools}",
 }
 

@@ -213,3 +213,86 @@ async def test_two_minds_live_in_one_process(tmp_path: Path) -> None:
         await say(one, "for one")
         await say(two, "for two")
         assert "for two" not in now_md(one) and "for one" not in now_md(two)
+
+
+def short_mind(home: Path, **settings: Any) -> Mind:
+    lay_out(home)
+    given = {
+        "bus": QUICK,
+        "model": {"mode": "offline"},
+        "preprocessor": {"debounce_sec": 0},
+        "clock": {"zone": "Asia/Shanghai"},
+        "stream": {"max_bytes": 2000},
+        **settings,
+    }
+    return Mind(home, Settings.model_validate(given), {})
+
+
+@asynccontextmanager
+async def running(mind: Mind) -> AsyncIterator[Mind]:
+    await mind.start()
+    task = asyncio.create_task(mind.run())
+    try:
+        yield mind
+    finally:
+        await mind.stop()
+        await task
+
+
+def stream_of(mind: Mind) -> str:
+    archive = sorted((mind.data / "self/stream/archive").glob("*.md"))
+    return "".join(page.read_text() for page in [*archive, mind.data / "self/stream/now.md"])
+
+
+@pytest.mark.parametrize("durability", ["process", "full"])
+async def test_now_md_keeps_to_its_limit_and_no_passage_is_taken_for_dropped(
+    tmp_path: Path, durability: str
+) -> None:
+    sizes: list[int] = []
+    async with running(short_mind(tmp_path, bus={**QUICK, "durability": durability})) as mind:
+        for number in range(25):
+            drop(mind.data, f"{number}.json", {"text": f"word {number}. 第{number}句", "from": f"p{number}"})
+            await mind.bus.settle()
+            sizes.append(len((mind.data / "self/stream/now.md").read_bytes()))
+        assert await mind.drained() == ""
+        await mind.bus.disk.checkpoint()
+        await mind.bus.settle()
+        assert max(sizes) <= 2000 and len(stream_of(mind).encode()) > 4000
+        assert "put this passage back" not in stream_of(mind)
+        assert all(stream_of(mind).count(f"word {n}.") >= 1 for n in range(25))
+        headings = [line for line in stream_of(mind).splitlines() if line.startswith("## ")]
+        told = json.loads(json.dumps(mind.self_log.search("word 3", 3)[0].text))
+        assert "word 3." in told and len(headings) >= 25
+
+
+async def test_a_page_that_a_person_made_too_long_is_shortened_at_the_next_look(tmp_path: Path) -> None:
+    async with running(short_mind(tmp_path)) as mind:
+        await say(mind, "hello")
+        page = mind.data / "self/stream/now.md"
+        page.write_text(page.read_text() + "\nA long line of a person.\n" * 100)
+        for _ in range(50):
+            await mind.bus.settle()
+            if page.stat().st_size <= 2000:
+                break
+        assert page.stat().st_size <= 2000 and stream_of(mind).count("A long line of a person.") == 100
+
+
+async def test_an_hour_after_the_days_end_earlier_days_are_archived_without_a_model(tmp_path: Path) -> None:
+    day = {"zone": "Asia/Shanghai", "trial": True}
+    kept = {"keep_passages": 1}
+    evening = short_mind(tmp_path, clock={**day, "start": "2026-11-30T23:30:00+08:00"}, stream=kept)
+    async with running(evening) as mind:
+        for words in ("the first", "the second", "最后一句"):
+            await say(mind, words)
+    for start, archived in (("02:30", 0), ("03:05", 2)):
+        morning = short_mind(tmp_path, clock={**day, "start": f"2026-12-01T{start}:00+08:00"}, stream=kept)
+        async with running(morning) as mind:
+            await mind.bus.settle()
+            pages = list((mind.data / "self/stream/archive").glob("*.md"))
+            if not archived:
+                assert not pages
+                continue
+            (page,) = pages
+            assert page.name == "2026-11-30.md" and "the first" in page.read_text()
+            assert now_md(mind).startswith("_") and "2026-11-30" in now_md(mind).splitlines()[0]
+            assert now_md(mind).count("## ") == 1 and "the first" not in now_md(mind)

@@ -52,7 +52,7 @@ from kernel_gamma.rhythm.ids import UlidIds
 from kernel_gamma.self_stream.pages import PageFiles
 from kernel_gamma.self_stream.passages import render
 from kernel_gamma.self_stream.past import PastFiles
-from kernel_gamma.self_stream.stream import NOW, SelfStream
+from kernel_gamma.self_stream.stream import NOW, SelfStream, rotation_for
 from kernel_gamma.settings import Settings
 from kernel_gamma.topology import load_topology, wiring_warnings
 from kernel_gamma.truths.retention_file import read_retention
@@ -63,6 +63,7 @@ __all__ = ["Mind"]
 log = structlog.get_logger(__name__)
 
 _PUT_BACK = timedelta(minutes=30)
+_AFTER_THE_DAY = timedelta(hours=1)
 _STATUS_EVERY_SEC = 1.0
 _ACKS_EVERY_SEC = 3600.0
 _ACK_LIFE_SEC = 24 * 3600.0
@@ -100,8 +101,10 @@ class Mind:
         self._prepare_folders()
         self._ledger = _open_ledger(self.data / "ledger.db")
         self._inquiries = Inquiries(self._ledger.path, self.clock)
-        self.pages = PageFiles(self.data / SELF, kill, split_writes=kill.armed)
-        self.self_log = SelfStream(self.data / SELF)
+        fixed = None if settings.language == "auto" else settings.language
+        rotation = rotation_for(settings.stream, self.clock, fixed)
+        self.pages = PageFiles(self.data / SELF, kill, split_writes=kill.armed, rotation=rotation)
+        self.self_log = SelfStream(self.data / SELF, rotation=rotation)
         self.keeping = Keeping(
             self.data / "memory.db",
             settings,
@@ -156,6 +159,9 @@ class Mind:
         self._language: Language = "zh" if settings.language == "zh" else "en"
         self._acks_due = 0.0
         self._now_seen: tuple[int, int, int] | None = None
+        self._rotation = rotation
+        self._tidied = ""
+        """The day whose beginning has cleared now.md of earlier ones."""
         self._status_timer: asyncio.TimerHandle | None = None
         self._started_at = self.clock.now()
         self._fenced = False
@@ -321,6 +327,7 @@ class Mind:
         self.self_log.refresh()
         self._drop_old_acks()
         await self.keeping.look()
+        await self._tidy_stream()
         mark = self.self_log.fingerprint(NOW)
         if mark == self._now_seen:
             return
@@ -329,9 +336,23 @@ class Mind:
         recent = self._inquiries.recent_passages(self.clock.now() - _PUT_BACK)
         if not recent or self._stands(recent[-1][0]):
             return  # a stale save drops the newest passage first
-        lost = self.self_log.missing(NOW, [block.encode("utf-8", "replace") for _, block in recent])
+        lost = self.self_log.missing([block.encode("utf-8", "replace") for _, block in recent])
         for index in lost:
             await self._put_back(*recent[index])
+
+    async def _tidy_stream(self) -> None:
+        """Passages of earlier days leave now.md, and what a person's save has made too long: no model needed.
+
+        A consolidation at the day's end comes first, if one comes within the hour.
+        """
+        mark, day = self.self_log.fingerprint(NOW), self._rotation.day(self.clock.now() - _AFTER_THE_DAY)
+        if mark is None or (day == self._tidied and mark[1] <= self._rotation.max_bytes):
+            return
+        move = self.self_log.overdue(day)
+        if move is None:
+            self._tidied = day
+            return
+        await self.bus.commit_own(self.ids.new("rotation"), Outcome.of(move))
 
     def _drop_old_acks(self) -> None:
         """Acks are for producers that wait: after a day nobody does. Looked at once an hour."""

@@ -11,6 +11,7 @@ __all__ = [
     "BudgetSettings",
     "BusSettings",
     "ClockSettings",
+    "ConsolidateSettings",
     "ContextSettings",
     "DebugSettings",
     "Endpoint",
@@ -25,6 +26,7 @@ __all__ = [
     "Settings",
     "StaticPaths",
     "StaticSettings",
+    "StreamSettings",
     "TrustSettings",
 ]
 
@@ -93,6 +95,34 @@ class InternalizerSettings(_Section):
     """Memories and past passages that matter, in each prompt."""
     event_max_tokens: Annotated[int, Field(ge=16)] = 2000
     """A longer event is shown as head, tail and a pointer to its file."""
+
+
+class StreamSettings(_Section):
+    """How now.md is kept short without a model: what leaves it goes to stream/archive/, unaltered."""
+
+    max_bytes: Annotated[int, Field(ge=1024)] = 65_536
+    """now.md never grows past it, save for one passage that is larger by itself."""
+    keep_share: Annotated[float, Field(ge=0, le=0.9)] = 0.25
+    """Of max_bytes, how much of its end stays when it is shortened."""
+    keep_passages: Annotated[int, Field(ge=0)] = 6
+    """So many last passages stay at the end of a day, as far as keep_share allows."""
+    day_ends_at: Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "02:00"
+    """Local time at which a mind's day ends; passages of earlier days leave now.md within the hour after."""
+
+
+class ConsolidateSettings(_Section):
+    """When and how the memory_consolidator turns passages into memories."""
+
+    rules: tuple[str, ...] = ("evening", "midnight")
+    """Rules of the rhythm at which it runs, if anything new was lived through."""
+    threshold_bytes: Annotated[int, Field(ge=512)] = 32_768
+    """It also runs when so much of now.md was never consolidated; best well below stream.max_bytes."""
+    max_shrink: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """A page that would lose a larger share of its length stays as it is."""
+    span_tokens: Annotated[int, Field(ge=200)] = 12_000
+    """Passages shown at once, oldest first; the rest waits for the next run."""
+    pages_tokens: Annotated[int, Field(ge=0)] = 6000
+    """Memory pages shown whole, those that matter most first; an unseen page is only added to."""
 
 
 class ContextSettings(_Section):
@@ -319,6 +349,8 @@ class Settings(_Section):
     inbox: InboxSettings = InboxSettings()
     preprocessor: PreprocessorSettings = PreprocessorSettings()
     internalizer: InternalizerSettings = InternalizerSettings()
+    stream: StreamSettings = StreamSettings()
+    consolidate: ConsolidateSettings = ConsolidateSettings()
     context: ContextSettings = ContextSettings()
     loop: LoopSettings = LoopSettings()
     actions: ActionSettings = ActionSettings()

@@ -19,6 +19,7 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.errors import SettingsError
 from kernel_gamma.nodes.agents.externalizer import Externalizer
 from kernel_gamma.nodes.agents.internalizer import Internalizer
+from kernel_gamma.nodes.agents.memory_consolidator import MemoryConsolidator
 from kernel_gamma.nodes.base import Node
 from kernel_gamma.nodes.routers.command_dispatcher import CommandDispatcher
 from kernel_gamma.nodes.routers.message_preprocessor import MessagePreprocessor
@@ -30,6 +31,7 @@ BUILT_IN: Mapping[str, type[Node]] = {
     "Internalizer": Internalizer,
     "Externalizer": Externalizer,
     "CommandDispatcher": CommandDispatcher,
+    "MemoryConsolidator": MemoryConsolidator,
 }
 """Classes that may be named without their module."""
 

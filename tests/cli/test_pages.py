@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes import FakeClock
 
 from kernel_gamma.cli.pages import Follower, last_passages
-from kernel_gamma.self_stream.stream import SelfStream
+from kernel_gamma.self_stream import PageFiles
+from kernel_gamma.self_stream.stream import SelfStream, rotation_for
+from kernel_gamma.settings import StreamSettings
 
 
 def block(minute: int, text: str) -> str:
@@ -91,6 +94,21 @@ def test_a_rotation_that_only_removes_tells_nothing(tmp_path: Path) -> None:
     assert settled(follower) == []
     now.write_text(block(2, "kept") + block(3, "new"))
     assert settled(follower) == ["new"]
+
+
+def test_passages_that_a_rotation_has_taken_along_are_told_and_its_bridge_is_not(tmp_path: Path) -> None:
+    page(tmp_path, "stream/archive/2026-11-30.md", block(0, "long ago"))
+    page(tmp_path, "stream/now.md", block(1, "before"))
+    stream, pages = SelfStream(tmp_path), PageFiles(tmp_path)
+    follower = Follower(stream)
+    rotation = rotation_for(StreamSettings(max_bytes=1024, keep_share=0), FakeClock(), None)
+    pages.append("stream/now.md", block(2, "one").encode())
+    move = rotation.room_for((tmp_path / "stream/now.md").read_bytes(), 1024)
+    assert move is not None and pages.move_prefix(move)
+    assert settled(follower) == ["one"]
+    pages.append("stream/now.md", block(3, "two").encode())
+    assert settled(follower) == ["two"]
+    assert [p.text for p in last_passages(stream, 9)] == ["long ago", "before", "one", "two"]
 
 
 def test_a_page_that_appears_later_is_followed(tmp_path: Path) -> None:

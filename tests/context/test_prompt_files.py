@@ -10,7 +10,7 @@ from tests.fakes import PROMPTS
 from kernel_gamma.prompts import Prompts
 from kernel_gamma.self_stream.passages import check_passage
 
-NAMES = ("SOUL", "INTERNALIZER", "EXTERNALIZER")
+NAMES = ("SOUL", "INTERNALIZER", "EXTERNALIZER", "CONSOLIDATOR")
 FILES = [(name, language) for name in NAMES for language in ("en", "zh")]
 
 

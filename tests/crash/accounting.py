@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernel_gamma.self_stream.rotation import is_bridge
+
 __all__ = ["PLACES", "Account", "read_json", "read_ledger", "read_log", "where_files_are"]
 
 PLACES = ("pending", "taken", "done", "dead_letter")
@@ -89,7 +91,7 @@ class Account:
     dropped: Mapping[str, bytes]
     acks: dict[str, Any] = field(init=False)
     told: Counter[str] = field(init=False)
-    """Event id → passages of now.md that name it."""
+    """Event id → passages of the stream that name it."""
     replies: Counter[str] = field(init=False)
     """Text → out_ files."""
     dead: dict[str, Any] = field(init=False)
@@ -98,7 +100,7 @@ class Account:
     def __post_init__(self) -> None:
         self.acks = {path.name: read_json(path) for path in (self.data / "inbox/acks").glob("*.json")}
         self.told = Counter(
-            event for line in _NOTICE.findall(self.page("stream/now.md")) for event in line.split(", ")
+            event for line in _NOTICE.findall(self.stream().decode()) for event in line.split(", ")
         )
         outs = list((self.data / "outbox").glob("*/out_*.json"))
         self.replies = Counter(read_json(path)["payload"]["text"] for path in outs)
@@ -108,6 +110,16 @@ class Account:
     def page(self, name: str) -> str:
         path = self.data / "self" / name
         return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def stream(self) -> bytes:
+        """The archive day by day, then now.md without its bridge: every passage as it was written."""
+        now = self.data / "self/stream/now.md"
+        page = now.read_bytes() if now.exists() else b""
+        archived = sorted((self.data / "self/stream/archive").glob("*.md"))
+        if archived:
+            bridge, _, page = page.partition(b"\n\n")
+            assert is_bridge(bridge.decode()), f"now.md does not open with a bridge: {bridge[:80]!r}"
+        return b"".join([*(day.read_bytes() for day in archived), page])
 
     def ids_of(self, name: str) -> list[str]:
         """The event ids a dropped file was acknowledged with."""
@@ -163,9 +175,8 @@ class Account:
             assert not waiting, f"left in a queue: {waiting}"
 
     def _check_stream(self) -> None:
-        """now.md is exactly the recorded passages, whole, each once, in the order of their commits."""
-        path = self.data / "self/stream/now.md"
-        page = path.read_bytes() if path.exists() else b""
+        """The stream is exactly the recorded passages, whole, each once, in the order of their commits."""
+        page = self.stream()
         rows = read_ledger(
             self.data,
             "SELECT length, sha256 FROM passages WHERE page = 'stream/now.md' ORDER BY commit_n, offset",
@@ -173,9 +184,9 @@ class Account:
         at = 0
         for length, digest in rows:
             block = page[at : at + length]
-            assert hashlib.sha256(block).hexdigest() == digest, f"no whole passage at byte {at} of now.md"
+            assert hashlib.sha256(block).hexdigest() == digest, f"no whole passage at byte {at} of the stream"
             at += length
-        assert at == len(page), "now.md holds more than the passages of the ledger"
+        assert at == len(page), "the stream holds more than the passages of the ledger"
         assert len(_HEADING.findall(page.decode())) == len(rows), "a passage stands without its heading"
 
     def _check_ledger(self) -> None:

@@ -42,9 +42,11 @@ class Case:
     durability: str = "process"
     again: bool = False
     """Killed at the same step a second time, while it recovers."""
+    short: bool = False
+    """With a now.md so short that passages move to the archive all day long."""
 
     def __str__(self) -> str:
-        return f"{self.step}:{self.n}-{self.durability}{'-again' * self.again}"
+        return f"{self.step}:{self.n}-{self.durability}{'-again' * self.again}{'-short' * self.short}"
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,21 @@ class Story:
     presses: int
 
 
+MOVING = tuple(step for step in STEPS if step.startswith("apply.rotate."))
+WHILE_MOVING = ("apply.append.before", "apply.append.half", "apply.append.after", "records.flushed")
+ALL_DAY = ("deliver.marked", "commit.before", "commit.recorded", "commit.applied")
 CASES = [
-    *(Case(step, n) for step in STEPS if step not in FULL_ONLY for n in (1, 2, 3)),
-    *(Case(step, 20) for step in ("deliver.marked", "commit.before", "commit.recorded", "commit.applied")),
-    *(Case(step, 2, again=True) for step in STEPS if step not in FULL_ONLY),
+    *(Case(step, n) for step in STEPS if step not in (*FULL_ONLY, *MOVING) for n in (1, 2, 3)),
+    *(Case(step, 20) for step in ALL_DAY),
+    *(Case(step, 2, again=True) for step in STEPS if step not in (*FULL_ONLY, *MOVING)),
+    *(Case(step, n, short=True) for step in MOVING for n in (1, 2, 3)),
+    *(Case(step, 2, again=True, short=True) for step in (*MOVING, *WHILE_MOVING)),
+    *(Case(step, 2, "full", short=True) for step in MOVING),
+    *(Case(step, 20, short=True) for step in ALL_DAY),
     *(Case(step, n, "full") for step in FULL_ONLY for n in (1, 2, 3)),
     *(Case(step, 2, "full") for step in IN_FULL_TOO),
 ]
+SHORT_BYTES = 1300
 AT_MOST = {"apply.replace.kept": 2, "apply.replace.written": 2, "apply.replace.renamed": 2}
 """How often a step is reached at all in this small day, where that is less than three times."""
 
@@ -90,6 +100,8 @@ def live_through(case: Case, folder: Path, nursery: Nursery) -> Story:
             "CRASH_TOOL_FILE": str(home / "presses.txt"),
             "KGAMMA_BUS__DURABILITY": case.durability,
         }
+        if case.short:
+            environ["KGAMMA_STREAM__MAX_BYTES"] = str(SHORT_BYTES)
         deadly = {**environ, "KGAMMA_DEBUG__ENABLED": "true"}
         code = nursery.once(home, {**deadly, "KGAMMA_DEBUG__KILL_AT": f"{case.step}:{case.n}"})
         kills = int(code == -signal.SIGKILL)
@@ -106,6 +118,8 @@ def live_through(case: Case, folder: Path, nursery: Nursery) -> Story:
     account = Account(dropper.data, dropper.files)
     presses = read_presses(home / "presses.txt")
     expect(account, presses)
+    if case.short:
+        assert len((dropper.data / "self/stream/now.md").read_bytes()) <= SHORT_BYTES
     return Story(
         case=case,
         kills=kills,
@@ -175,8 +189,8 @@ CloudEvent and its duplicate, an array, two files that can never be accepted, ou
 new state pages, an answer that is usable only at the second attempt and one that never is).
 
 - **kill**: the step and the how-many-th time it was reached; *again*: killed at the same step a second time,
-  during the recovery; *full*: with `bus.durability: full`, else `process`; *not reached*: the day ended
-  before.
+  during the recovery; *full*: with `bus.durability: full`, else `process`; *short*: with a now.md of
+  1300 bytes, so that passages move to the archive all day long; *not reached*: the day ended before.
 - **at the kill**: dropped files pending / taken / done / in dead_letter; then commits not marked as applied,
   and deliveries in flight.
 - **redone**: commits the restart carried out again.
@@ -196,6 +210,7 @@ def _row(story: Story) -> str:
     case = story.case
     marks = [
         *(["again"] if story.kills > 1 else []),
+        *(["short"] if case.short else []),
         *(["full"] if case.durability == "full" else []),
         *([] if story.kills else ["not reached"]),
     ]

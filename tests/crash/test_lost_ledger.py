@@ -93,11 +93,11 @@ def test_actions_found_without_a_ledger_wait_for_a_person(nursery: Nursery, tmp_
     assert [d["payload"]["type"] for d in account.own_events().values()] == ["action.waiting"]
 
 
-@pytest.mark.parametrize("how", ["whole", "other words", "elsewhere"])
+@pytest.mark.parametrize("how", ["whole", "other words", "elsewhere", "archived"])
 def test_a_passage_found_without_a_ledger_is_translated_if_it_stands_as_the_file_says(
     nursery: Nursery, tmp_path: Path, how: str
 ) -> None:
-    """The first int_ file stands in its queue when the process dies; its passage stands in now.md, or not."""
+    """The first int_ file stands in its queue when the process dies; its passage stands somewhere, or not."""
     home = make_home(tmp_path)
     furnish(home)
     dropper = Dropper(home)
@@ -112,18 +112,22 @@ def test_a_passage_found_without_a_ledger_is_translated_if_it_stands_as_the_file
         if how == "other words":
             now.write_text(now.read_text().swapcase())
         elif how == "elsewhere":
-            now.write_text("\n" + now.read_text())
+            now.write_text("A person's own line.\n\n" + now.read_text())
+        elif how == "archived":
+            day = read_json(standing)["envelope"]["timestamp"][:10]
+            (now.parent / "archive").mkdir(exist_ok=True)
+            now.rename(now.parent / f"archive/{day}.md")
         _damage(dropper.data, "deleted")
         assert nursery.once(home, environ) == 0, (home / "output.txt").read_text()
-    account = Account(dropper.data, dropper.files)
+    reasons = [read_json(p)["error"] for p in (dropper.data / "dead_letter").rglob("*.reason.json")]
     orders = [read_json(path) for path in (dropper.data / "pipeline/action_queue/done").rglob("act_*.json")]
     answered = [order["payload"]["trust"] for order in orders if order["payload"]["passage_id"] == passage]
-    if how == "whole":
-        assert account.dead == {}
+    if how == "other words":
+        assert reasons == ["foreign"]
+        assert answered == []
+    else:
+        assert reasons == []
         assert answered == ["unknown"]
         assert read_ledger(dropper.data, f"SELECT trust FROM files WHERE file_id = '{standing.stem}'") == [
             ("unknown",)
         ]
-    else:
-        assert [reason["error"] for reason in account.dead.values()] == ["foreign"]
-        assert answered == []

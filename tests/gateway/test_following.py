@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+
+from tests.fakes import FakeClock
 
 from kernel_gamma.contracts.ports import Passage
 from kernel_gamma.gateway.following import follow_pages, passage_id
-from kernel_gamma.self_stream.stream import SelfStream
+from kernel_gamma.self_stream import PageFiles
+from kernel_gamma.self_stream.stream import SelfStream, rotation_for
+from kernel_gamma.settings import StreamSettings
 
 DAY = "2026-11-30"
 
@@ -81,3 +86,23 @@ async def test_a_mind_without_a_stream_is_waited_for(tmp_path: Path) -> None:
         looks += 1
         assert looks < 20
     assert heard == ["the first"]
+
+
+async def test_a_listener_goes_on_over_a_rotation_that_takes_new_passages_with_it(tmp_path: Path) -> None:
+    write(tmp_path, "stream/archive/2026-11-30.md", block("08:00:00", "long ago"))
+    write(tmp_path, "stream/now.md", block("10:00:00", "a"))
+    pages, heard = PageFiles(tmp_path), []
+    rotation = rotation_for(StreamSettings(max_bytes=1024, keep_share=0), FakeClock(), None)
+    told = follow_pages(SelfStream(tmp_path), None)
+    assert await anext(told) is None
+    pages.append("stream/now.md", block("10:01:00", "b").encode())
+    pages.append("stream/now.md", block("10:02:00", "c").encode())
+    move = rotation.room_for((tmp_path / "stream/now.md").read_bytes(), 1024)
+    assert move is not None and pages.move_prefix(move)
+    pages.append("stream/now.md", block("10:03:00", "d").encode())
+    async with asyncio.timeout(10):
+        while len(heard) < 3:
+            if (one := await anext(told)) is not None:
+                heard.append(one.passage.text)
+    assert heard == ["b", "c", "d"]
+    await told.aclose()

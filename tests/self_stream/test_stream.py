@@ -463,19 +463,19 @@ def test_every_save_changes_the_fingerprint(tmp_path: Path) -> None:
 def test_blocks_that_a_stale_save_has_dropped_are_named(tmp_path: Path) -> None:
     stream = SelfStream(tmp_path)
     blocks = [ENGLISH, CHINESE, JAPANESE]
-    assert stream.missing(NOW, blocks) == [0, 1, 2]
+    assert stream.missing(blocks) == [0, 1, 2]
     put(tmp_path, NOW, b"mine\n\n" + ENGLISH + JAPANESE)
-    assert stream.missing(NOW, blocks) == [1]
+    assert stream.missing(blocks) == [1]
     put(tmp_path, NOW, ENGLISH + CHINESE.replace("雨".encode(), b"?") + JAPANESE)
-    assert stream.missing(NOW, blocks) == [1]
+    assert stream.missing(blocks) == [1]
 
 
 def test_of_equal_blocks_as_many_as_are_gone_are_named(tmp_path: Path) -> None:
     put(tmp_path, NOW, ENGLISH + CHINESE)
-    assert SelfStream(tmp_path).missing(NOW, [ENGLISH, CHINESE, ENGLISH]) == [2]
+    assert SelfStream(tmp_path).missing([ENGLISH, CHINESE, ENGLISH]) == [2]
 
 
 def test_an_editor_that_only_changes_line_ends_drops_nothing(tmp_path: Path) -> None:
     stream = SelfStream(tmp_path)
     put(tmp_path, NOW, (ENGLISH + CHINESE).replace(b"\n", b"\r\n").rstrip() + b"\r\n")
-    assert stream.missing(NOW, [ENGLISH, CHINESE]) == []
+    assert stream.missing([ENGLISH, CHINESE]) == []

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from kernel_gamma.bus.files import move, write_whole
 from kernel_gamma.bus.folders import INBOX, OUTBOX
-from kernel_gamma.bus.plan import Operation
+from kernel_gamma.bus.plan import Operation, rotation_of
+from kernel_gamma.contracts.effects import MovePrefix
 from kernel_gamma.contracts.ports import PageStore, Recorder
 from kernel_gamma.contracts.truths import NewTruth
 
@@ -33,9 +34,11 @@ class Applier:
         *,
         step: Callable[[str], None],
         on_conflict: Callable[[str, str], None],
+        on_rotated: Callable[[MovePrefix], None] = lambda move: None,
         recorder: Recorder | None = None,
     ) -> None:
-        """`step(name)` marks the named moments; `on_conflict(page, kept)` hears of refused pages.
+        """`step(name)` marks the named moments; `on_conflict(page, kept)` hears of refused pages,
+        `on_rotated(move)` of a page that was shortened to make room for an append.
 
         Without a recorder what a plan records goes nowhere.
         """
@@ -44,6 +47,9 @@ class Applier:
         self._pages = pages
         self._step = step
         self._on_conflict = on_conflict
+        self._on_rotated = on_rotated
+        self.before_moving: Callable[[], None] = lambda: None
+        """Called before passages move: earlier commits must not be carried out again after it."""
 
     def apply(
         self,
@@ -65,6 +71,9 @@ class Applier:
                     data = text.encode("utf-8", "replace")
                     if not self._pages.replace(page, data, expect=expect, history=history):
                         self._on_conflict(page, history)
+                case ("rotate", *_):
+                    self.before_moving()
+                    self._pages.move_prefix(rotation_of(operation))
                 case ("write", directory, name, text, kind):
                     if redo and kind == "emit" and self._taken(directory, name, left):
                         continue
@@ -91,6 +100,10 @@ class Applier:
 
     def _append(self, page: str, text: str, opening: str, occurrence: int, redo: bool) -> None:
         data = text.encode("utf-8", "replace")
+        if (move := self._pages.room_for(page, len(data))) is not None:
+            self.before_moving()
+            if self._pages.move_prefix(move):
+                self._on_rotated(move)
         self._pages.append(
             page, data, opening=opening.encode("utf-8", "replace"), redo=redo, occurrence=occurrence
         )

@@ -90,6 +90,7 @@ class Disk:
         self.stalled = asyncio.Event()
         """The opposite of `clear`."""
         self._pause_sec = _STALL_FIRST_SEC
+        applier.before_moving = self._settle_earlier
 
     async def commit(self, record: Callable[[Ledger], Committed | None]) -> Committed | None:
         """`commit_all` of one."""
@@ -190,6 +191,15 @@ class Disk:
         for committed in marks:
             ledger.run("commit_applied" if self._full else "forget_applied", committed.n)
             self._newest_marked = max(self._newest_marked, committed.n)
+
+    def _settle_earlier(self) -> None:
+        """In the writer, before passages move: what was applied so far is not carried out again after it."""
+        self.writer.run_amid(self._mark_job)
+        if not self._full:
+            return
+        sync_tree(self._root)
+        newest = self._newest_marked
+        self.writer.run_amid(lambda ledger: ledger.run("commits_synced", newest))
 
     async def _checkpoint_later(self) -> None:
         try:

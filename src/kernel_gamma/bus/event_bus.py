@@ -11,10 +11,8 @@ belong to the writer.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import random
-import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -50,8 +48,8 @@ from kernel_gamma.bus.subscription import (
 )
 from kernel_gamma.bus.tending import Tender, TenderPorts
 from kernel_gamma.bus.watcher import ignored
-from kernel_gamma.bus.writer import Writer, is_disk_full
-from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
+from kernel_gamma.bus.writer import Writer
+from kernel_gamma.contracts.effects import Batch, Delivery, MovePrefix, Outcome
 from kernel_gamma.contracts.envelope import Json, encode_document
 from kernel_gamma.contracts.ports import Clock, Ids, PageStore, Recorder
 from kernel_gamma.errors import Fenced, Stop
@@ -106,6 +104,7 @@ class FileEventBus:
             ports.pages,
             step=ports.kill,
             on_conflict=self._page_conflict,
+            on_rotated=self._page_rotated,
             recorder=ports.recorder,
         )
         self._reader = Reader(raw_root, ports.clock, ports.parse, settings.inbox.max_bytes)
@@ -474,14 +473,16 @@ class FileEventBus:
             },
         }
         name, data = f"page_conflict_{kept.removesuffix('.md')}.json", encode_document(from_self)
-        try:
-            # In the writer, between two transactions: nobody else may say that a page is in conflict.
-            self._writer.run_now(lambda ledger: announce(ledger, name, data, self._clock.now()))
-        except sqlite3.OperationalError as error:
-            if not is_disk_full(error):
-                raise
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root / "ledger.db")) from error
+        # In the writer, between two transactions: nobody else may say that a page is in conflict.
+        self._writer.run_amid(lambda ledger: announce(ledger, name, data, self._clock.now()))
         self._applier.drop_event(name, data)
+
+    def _page_rotated(self, move: MovePrefix) -> None:
+        """A page was shortened to make room for an append: a ledger entry of its own says so."""
+        # In the writer, between two transactions.
+        self._writer.run_amid(lambda ledger: self._books.record_rotation(ledger, move, self._clock.now()))
+        passages = sum(len(archived.ranges) for archived in move.archives)
+        log.info("passages moved to the archive", page=move.page, passages=passages, bytes=move.length)
 
     async def commit_own(
         self, cause: str, outcome: Outcome, *, extra: Callable[[Ledger], object] = lambda ledger: None

@@ -16,11 +16,13 @@ from typing import Any, Literal
 from kernel_gamma.bus.folders import NAME_MAX, matches, prefix_for
 from kernel_gamma.contracts.effects import (
     Append,
+    Archived,
     Batch,
     Claim,
     DeadLetter,
     Emit,
     Finish,
+    MovePrefix,
     Outcome,
     Overwrite,
     Record,
@@ -42,6 +44,7 @@ __all__ = [
     "decode",
     "encode",
     "record_operation",
+    "rotation_of",
 ]
 
 _PAGE_PART = NAME_MAX - len("..tmp")
@@ -50,6 +53,7 @@ _HISTORY_STEM = 120
 
 Operation = tuple[Any, ...]
 """("append", page, text, opening, occurrence) · ("replace", page, text, expect, history) ·
+("rotate", page, length, sha256, opening, [[archive, [[start, end], …]], …]) ·
 ("write", directory, name, text, kind) · ("record", key, description, value, trust, time) ·
 ("move", from, to); paths relative to the data directory."""
 
@@ -135,6 +139,7 @@ class Plan:
     """When the handler started, in epoch seconds."""
     appends: list[PlannedAppend] = field(default_factory=list)
     replaces: list[Operation] = field(default_factory=list)
+    rotations: list[Operation] = field(default_factory=list)
     emits: list[PlannedEmit] = field(default_factory=list)
     writes: list[Operation] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -162,12 +167,14 @@ class Plan:
         appends = [("append", a.page, a.text, a.opening, a.occurrence) for a in self.appends]
         emits = [("write", e.directory, e.name, e.text(), "emit") for e in self.emits]
         return [
-            *appends, *self.replaces, *emits, *self.writes, *self.records, *self.farewells, *self.moves,
+            *appends, *self.replaces, *self.rotations, *emits, *self.writes, *self.records, *self.farewells,
+            *self.moves,
         ]  # fmt: skip
 
     def outputs(self) -> list[str]:
         """What `kgamma trace` names: the paths this commit writes."""
         pages = [f"self/{op.page}" for op in self.appends] + [f"self/{op[1]}" for op in self.replaces]
+        pages += [f"self/{archive}" for op in self.rotations for archive, _ in op[5]]
         return pages + [f"{e.directory}/{e.name}" for e in self.emits]
 
 
@@ -203,6 +210,8 @@ def build_plan(
                 plan.appends.append(_append(effect))
             case Replace():
                 plan.replaces.append(_replace(effect, index, batch.id))
+            case MovePrefix():
+                plan.rotations.append(_rotate(effect))
             case Overwrite():
                 _check_path(effect.path)
                 plan.writes.append(write_operation(effect.path, effect.document))
@@ -245,6 +254,28 @@ def _replace(effect: Replace, index: int, batch_id: str) -> Operation:
     stem = effect.page.removesuffix(".md").replace("/", "_").encode("utf-8", "replace")
     kept = f"{stem[:_HISTORY_STEM].decode('utf-8', 'ignore')}.{batch_id}.{index}.md"
     return ("replace", effect.page, effect.text, effect.expect, kept)
+
+
+def _rotate(effect: MovePrefix) -> Operation:
+    for page in (effect.page, *(archived.page for archived in effect.archives)):
+        _check_page(page)
+    for start, end in (span for archived in effect.archives for span in archived.ranges):
+        if not 0 <= start < end <= effect.length:
+            raise BadOutcome(f"{start} to {end} is no piece of a prefix of {effect.length} bytes")
+    archives = [[a.page, [list(span) for span in a.ranges]] for a in effect.archives]
+    return ("rotate", effect.page, effect.length, effect.sha256, effect.opening, archives)
+
+
+def rotation_of(operation: Operation) -> MovePrefix:
+    """The effect that a stored ("rotate", …) stands for."""
+    _, page, length, sha256, opening, archives = operation
+    return MovePrefix(
+        page=page,
+        length=length,
+        sha256=sha256,
+        opening=opening,
+        archives=tuple(Archived(name, tuple((a, b) for a, b in spans)) for name, spans in archives),
+    )
 
 
 def write_operation(path: str, document: Json) -> Operation:

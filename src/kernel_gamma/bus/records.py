@@ -24,7 +24,7 @@ from kernel_gamma.bus.plan import (
     write_operation,
 )
 from kernel_gamma.bus.provenance import keep_sha, provenance
-from kernel_gamma.contracts.effects import Batch, Delivery
+from kernel_gamma.contracts.effects import Batch, Delivery, MovePrefix
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.ports import PageStore
 from kernel_gamma.contracts.trust import Trust
@@ -154,6 +154,16 @@ class Books:
             self._ends[append.page] = append.offset + len(append.data)
             if not append.occurrence:  # a job that runs again counts nothing twice
                 append.occurrence = self._count_sha(append.sha256) if append.passage_id else 1
+
+    def record_rotation(self, ledger: Ledger, move: MovePrefix, now: datetime) -> None:
+        """Enter that passages have moved to the archive to make room; nothing of it is to be done again."""
+        self._n += 1
+        pages = [f"self/{archived.page}" for archived in move.archives]
+        ledger.run(
+            "add_commit", self._n, f"rotation_{self._n}_{move.sha256[:16]}", "kernel", None, now.timestamp(),
+            encode([]), "[]", "[]", "[]", json.dumps(pages),
+        )  # fmt: skip
+        ledger.run("commit_applied", self._n)
 
     def _count_sha(self, sha256: str) -> int:
         """How many passages have exactly these bytes, this one included: only those of one second can."""

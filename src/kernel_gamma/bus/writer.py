@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -152,6 +153,15 @@ class Writer:
         """A transaction right here: at start and stop, while nothing has been submitted, or in `after`."""
         with self._ledger.transaction(full=full and self._full):
             return run(self._ledger)
+
+    def run_amid(self, run: Callable[[Ledger], T]) -> T:
+        """`run_now` while effects are being carried out: a full disk is an OSError, as theirs would be."""
+        try:
+            return self.run_now(run)
+        except sqlite3.OperationalError as error:
+            if not is_disk_full(error):
+                raise
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._ledger.path)) from error
 
     async def drain(self) -> None:
         """Wait until everything submitted so far is through."""

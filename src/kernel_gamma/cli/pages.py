@@ -15,7 +15,9 @@ import typer
 from kernel_gamma.cli.home import open_place
 from kernel_gamma.cli.terminal import Failed, HomeOption, JsonOption, Usage, print_json, say
 from kernel_gamma.contracts.ports import Passage
+from kernel_gamma.self_stream.listing import ARCHIVE
 from kernel_gamma.self_stream.passages import slug, split
+from kernel_gamma.self_stream.rotation import is_bridge
 from kernel_gamma.self_stream.stream import NOW, SelfStream
 
 __all__ = ["Follower", "app", "last_passages", "show_passage"]
@@ -132,20 +134,23 @@ def last_passages(self_log: SelfStream, count: int) -> list[Passage]:
     while len(found) < count and mark is not None and size < mark[1]:
         size *= 4
         found = self_log.tail(size)
+    found = [passage for passage in found if passage.heading or not is_bridge(passage.text)]
     for day in reversed(self_log.archive_dates()):
         if len(found) >= count:
             break
-        found = [*split(self_log.page(f"stream/archive/{day}.md").text), *found]
+        found = [*split(self_log.page(f"{ARCHIVE}/{day}.md").text), *found]
     return found[-count:]
 
 
 class Follower:
-    """Tells which passages of now.md are new. Rotation, which only removes, tells nothing."""
+    """Tells which passages of the stream are new. A rotation, which only moves, tells nothing."""
 
     def __init__(self, self_log: SelfStream) -> None:
         self._self_log = self_log
         self._mark = self_log.fingerprint(NOW)
-        self._seen = set(self._passages())
+        standing = self._passages()
+        self._seen = set(standing)
+        self._last = standing[-1] if standing else None
         self._half: tuple[int, int, int] | None = None
 
     def fresh(self) -> Iterator[Passage]:
@@ -155,6 +160,8 @@ class Follower:
         if mark == self._mark:
             return
         passages = self._passages()
+        if mark is None or self._mark is None or mark[0] != self._mark[0]:
+            passages = [*self._moved(), *passages]
         if mark == self._half:
             self._mark = mark
         else:
@@ -162,8 +169,19 @@ class Follower:
             passages = passages[:-1]
         for passage in passages:
             if passage not in self._seen:
+                self._last = passage
                 yield passage
         self._seen.update(passages)
+
+    def _moved(self) -> list[Passage]:
+        """What came after the last passage that was told and has moved to the archive already."""
+        if self._last is None:
+            return []
+        days = [day for day in self._self_log.archive_dates() if day >= self._last.heading[:10]]
+        found = [p for day in days for p in split(self._self_log.page(f"{ARCHIVE}/{day}.md").text)]
+        if self._last not in found:
+            return []  # it stands in now.md, and so does what came after it
+        return found[len(found) - found[::-1].index(self._last) :]
 
     @property
     def waiting(self) -> bool:
@@ -171,7 +189,7 @@ class Follower:
         return self._self_log.fingerprint(NOW) != self._mark
 
     def _passages(self) -> list[Passage]:
-        return self._self_log.tail(_FOLLOWED_BYTES)
+        return [p for p in self._self_log.tail(_FOLLOWED_BYTES) if p.heading or not is_bridge(p.text)]
 
 
 def show_passage(passage: Passage) -> None:

@@ -12,6 +12,7 @@ from kernel_gamma.contracts.trust import Trust
 
 __all__ = [
     "Append",
+    "Archived",
     "Batch",
     "Claim",
     "DeadLetter",
@@ -19,6 +20,7 @@ __all__ = [
     "Effect",
     "Emit",
     "Finish",
+    "MovePrefix",
     "Outcome",
     "Overwrite",
     "PassageRef",
@@ -139,6 +141,35 @@ class Replace:
     """sha256 (hex) of the page that was read; None = there was no page."""
 
 
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """Pieces of a prefix that go to one page."""
+
+    page: str
+    """Relative to self/, e.g. `stream/archive/2026-11-30.md`."""
+    ranges: tuple[tuple[int, int], ...]
+    """Byte offsets in the prefix, start and end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePrefix:
+    """Move the beginning of a page to other pages, unaltered; what follows it stays.
+
+    If the page begins otherwise by then, nothing happens.
+    """
+
+    page: str
+    """Relative to self/."""
+    length: int
+    """Bytes of the prefix."""
+    sha256: str
+    """Hex, of these bytes."""
+    archives: tuple[Archived, ...]
+    """Where the pieces go: appended, each once."""
+    opening: str = ""
+    """What the page begins with afterwards, in the place of the prefix."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overwrite:
     """Write a bare file in place: acks and signals."""
@@ -205,7 +236,9 @@ class DeadLetter:
     """A model's reply that could not be used, kept whole beside the reason."""
 
 
-Effect: TypeAlias = Emit | Append | Replace | Overwrite | Claim | Record | Finish | RetryLater | DeadLetter
+Effect: TypeAlias = (
+    Emit | Append | Replace | MovePrefix | Overwrite | Claim | Record | Finish | RetryLater | DeadLetter
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Literal, Protocol
 
-from kernel_gamma.contracts.effects import Batch, Effect
+from kernel_gamma.contracts.effects import Batch, Effect, MovePrefix
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.payloads import Action, ActionPayload, Attachment
 from kernel_gamma.contracts.trust import Trust
@@ -235,6 +235,17 @@ class SelfLog(Protocol):
         """
         ...
 
+    def archive_dates(self) -> list[str]:
+        """Days (`YYYY-MM-DD`) that have an archive page, oldest first."""
+        ...
+
+    def moving(self, keep_from: str) -> MovePrefix | None:
+        """The effect that moves what stands in now.md before the passage headed `keep_from` to the archive.
+
+        None when nothing does, or when there is no such passage.
+        """
+        ...
+
     def recollect(self, query: str, limit: int) -> list[Snippet]:
         """What memories and diary hold on `query`, best first; cheap at any size, reads no page."""
         ...
@@ -321,7 +332,8 @@ class PageStore(Protocol):
     ) -> int:
         """Put exactly `data` at the end of `page`; returns the offset where it stands.
 
-        `redo`: it may already be there: done if `data` stands at least `occurrence` times in the file.
+        `redo`: it may already be there: done if `data` stands at least `occurrence` times in the file,
+        or in the archive to which it may have moved since.
         """
         ...
 
@@ -329,6 +341,17 @@ class PageStore(Protocol):
         """Put a page in place if its sha256 is `expect`; the old page is kept as `.history/<history>`.
 
         False: a person's page stands there, ours was kept in `.history/` instead. Repeatable.
+        """
+        ...
+
+    def room_for(self, page: str, incoming: int) -> MovePrefix | None:
+        """What must leave `page` before `incoming` bytes are appended, so that it keeps to its limit."""
+        ...
+
+    def move_prefix(self, move: MovePrefix) -> bool:
+        """Move the beginning of a page to other pages; what stands there already is not added again.
+
+        False: the page begins otherwise, and nothing happened. Repeatable.
         """
         ...
 

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from kernel_gamma.contracts.ports import Passage
+from kernel_gamma.self_stream.listing import ARCHIVE
 from kernel_gamma.self_stream.passages import split
+from kernel_gamma.self_stream.rotation import is_bridge
 from kernel_gamma.self_stream.search import instant
 from kernel_gamma.self_stream.stream import NOW, SelfStream
 
@@ -40,17 +42,21 @@ async def follow_pages(pages: SelfStream, after: str | None) -> AsyncIterator[To
     """Passages that come from now on; with `after`, first those that came since that one, the archive
     included. Yields None when it has begun to listen, and when nothing came for half a second."""
     mark = pages.fingerprint(NOW)
-    seen = {passage_id(passage) for passage in await asyncio.to_thread(pages.tail, _FOLLOWED_BYTES)}
+    standing = [passage_id(passage) for passage in await asyncio.to_thread(_tail, pages)]
+    seen, last = set(standing), standing[-1] if standing else None
     if after is not None:
         for told in await asyncio.to_thread(_missed, pages, after):
             seen.add(told.id)
+            last = told.id
             yield told
     yield None
     half: tuple[int, int, int] | None = None
     while True:
         now = pages.fingerprint(NOW)
         if now != mark:
-            passages = await asyncio.to_thread(pages.tail, _FOLLOWED_BYTES)
+            passages = await asyncio.to_thread(_tail, pages)
+            if last is not None and (mark is None or now is None or now[0] != mark[0]):
+                passages = [*await asyncio.to_thread(_moved, pages, last), *passages]
             if now == half:  # it stands still: the last passage is whole
                 mark = now
             else:
@@ -59,9 +65,28 @@ async def follow_pages(pages: SelfStream, after: str | None) -> AsyncIterator[To
                 told = Told(passage_id(passage), passage)
                 if told.id not in seen:
                     seen.add(told.id)
+                    last = told.id
                     yield told
         await asyncio.sleep(_LOOK_EVERY_SEC)
         yield None
+
+
+def _tail(pages: SelfStream) -> list[Passage]:
+    """The end of now.md, without the line that stands for what has moved to the archive."""
+    return [p for p in pages.tail(_FOLLOWED_BYTES) if p.heading or not is_bridge(p.text)]
+
+
+def _moved(pages: SelfStream, last: str) -> list[Passage]:
+    """What came after the passage `last` and has moved to the archive already."""
+    day = f"{last[:4]}-{last[4:6]}-{last[6:8]}"
+    found = _archived(pages, day)
+    ids = [passage_id(passage) for passage in found]
+    return found[len(ids) - ids[::-1].index(last) :] if last in ids else []
+
+
+def _archived(pages: SelfStream, since: str) -> list[Passage]:
+    days = [day for day in pages.archive_dates() if day >= since]
+    return [passage for day in days for passage in split(pages.page(f"{ARCHIVE}/{day}.md").text)]
 
 
 def _missed(pages: SelfStream, after: str) -> list[Told]:
@@ -72,11 +97,7 @@ def _missed(pages: SelfStream, after: str) -> list[Told]:
     year, month, day, hour, minute, second, off, minutes = found.groups()
     written = f"{year}-{month}-{day} {hour}:{minute}:{second} {off}:{minutes}"
     since = instant(written)
-    passages: list[Passage] = []
-    for date in pages.archive_dates():
-        if date >= written[:10]:
-            passages += split(pages.page(f"stream/archive/{date}.md").text)
-    told = [Told(passage_id(p), p) for p in (*passages, *pages.tail(_FOLLOWED_BYTES))]
+    told = [Told(passage_id(p), p) for p in (*_archived(pages, written[:10]), *_tail(pages))]
     ids = [one.id for one in told]
     if after in ids:
         later = told[len(ids) - ids[::-1].index(after) :]

@@ -1,7 +1,7 @@
 """The writing side of Pool A: append once, replace only what was read. Used by commits alone.
 
-Both operations may die at any instruction and be done again. What a person writes meanwhile stays.
-Nothing is synced here: the bus syncs the file system at its checkpoints.
+Every operation may die at any instruction and be done again. What a person writes meanwhile stays.
+Nothing is synced here but what moves: the bus syncs the file system at its checkpoints.
 """
 
 from __future__ import annotations
@@ -9,19 +9,30 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from kernel_gamma.contracts.effects import MovePrefix
+from kernel_gamma.self_stream.moving import Mover
 from kernel_gamma.self_stream.page_io import digest, find_all, locate, naming, opened, read, within
+from kernel_gamma.self_stream.page_writing import (
+    NO_LINKS,
+    SAVES_OUTRUN,
+    gap,
+    half_block,
+    is_named,
+    lead,
+    opened_to_append,
+    write_all,
+    write_beside,
+    written_size,
+)
+from kernel_gamma.self_stream.rotation import Rotation
 
 __all__ = ["PageFiles"]
 
 _HISTORY = ".history"
-_BLOCK_START = re.compile(rb"(?<=\n\n)|(?<=\n\r\n)")
-_SAVES_OUTRUN = 16
-_NO_LINKS = frozenset({errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EACCES})
 
 
 def _no_step(name: str) -> None:
@@ -37,14 +48,19 @@ class PageFiles:
         step: Callable[[str], None] = _no_step,
         *,
         split_writes: bool = False,
+        rotation: Rotation | None = None,
     ) -> None:
         """`step` is told each named step as it is reached.
 
-        `split_writes`: appends go out in two halves with a step between, for crash tests.
+        `split_writes`: appends go out in two halves with a step between, for crash tests. `rotation`: when
+        its page is shortened; None = never.
         """
         self._root = os.fspath(root)
         self._step = step
-        self._split_writes = split_writes
+        self._half = (lambda: step("apply.append.half")) if split_writes else None
+        self._rotation = rotation
+        self._rotated = "" if rotation is None else rotation.page
+        self._mover = Mover(self._root, step, split_writes=split_writes)
 
     def next_offset(self, page: str, *, opening: bytes = b"") -> int:
         """Where the next append to `page` will put its text if nobody writes before it.
@@ -54,10 +70,10 @@ class PageFiles:
         path = locate(self._root, page)
         try:
             with opened(path, os.O_RDONLY) as fd, naming(path):
-                size = _written_size(fd)
-                return size + len(_lead(fd, size, opening))
+                size = written_size(fd)
+                return size + len(lead(fd, size, opening))
         except (FileNotFoundError, NotADirectoryError):
-            return len(opening) + len(_gap(opening))
+            return len(opening) + len(gap(opening))
 
     def append(
         self,
@@ -71,14 +87,18 @@ class PageFiles:
         """Put exactly `data` at the end of `page`, after an empty line; returns its offset.
 
         A new (or empty) page begins with `opening`. With `redo` it is done if `data` stands at
-        least `occurrence` times in the file; else what a half write has left is cut first.
+        least `occurrence` times in the file, or moved to the archive; else what a half write has left
+        is cut first.
         Raises OSError naming the path (disk full, read-only, a link out of self/): then the file
         is as before, as far as the disk allows.
         """
         path = locate(self._root, page)
         self._step("apply.append.before")
+        archived = self._mover.standing(data) if redo and page == self._rotated else []
+        if redo and len(archived) >= occurrence:
+            return archived[occurrence - 1]
         with naming(path):
-            offset = self._append(path, data, opening, occurrence if redo else 0)
+            offset = self._append(path, data, opening, occurrence - len(archived) if redo else 0)
         self._step("apply.append.after")
         return offset
 
@@ -100,7 +120,7 @@ class PageFiles:
             if stands is not None:
                 kept = _keep(path, stands, kept)
             self._step("apply.replace.kept")
-            temporary = _write_beside(path, data)
+            temporary = write_beside(path, data)
             self._step("apply.replace.written")
             if not _put(temporary, path, stands):
                 _forget_same_file(kept, path)
@@ -108,11 +128,34 @@ class PageFiles:
         self._step("apply.replace.renamed")
         return True
 
+    def room_for(self, page: str, incoming: int) -> MovePrefix | None:
+        """What must leave `page` before `incoming` bytes are appended; None while they fit."""
+        if self._rotation is None or page != self._rotation.page:
+            return None
+        path = locate(self._root, page)
+        try:
+            size = os.stat(path, follow_symlinks=False).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        incoming += len(b"\n\n")
+        if size + incoming <= self._rotation.max_bytes:
+            return None
+        return self._rotation.room_for(read(path) or b"", incoming)
+
+    def move_prefix(self, move: MovePrefix) -> bool:
+        """Move the beginning of a page to others: each piece is added where it does not stand already.
+
+        The pieces are synced before the page is shortened, and the page by a rename: a reader finds each
+        passage in one of the two at any moment. False: the page begins otherwise, or a person was quicker.
+        Raises OSError naming the path; then both are as they were, or may be done again.
+        """
+        return self._mover.move(move)
+
     def _append(self, path: str, data: bytes, opening: bytes, occurrence: int) -> int:
-        for _ in range(_SAVES_OUTRUN):
-            with _opened_to_append(path) as fd:
+        for _ in range(SAVES_OUTRUN):
+            with opened_to_append(path) as fd:
                 offset = self._append_to(fd, data, opening, occurrence)
-                if _is_named(fd, path):
+                if is_named(fd, path):
                     return offset
                 # An editor saved by rename meanwhile: ours went to a file that has no name any
                 # more. The new one may have been read before or after our write.
@@ -124,29 +167,13 @@ class PageFiles:
             found = next(itertools.islice(find_all(fd, data), occurrence - 1, None), None)
             if found is not None:
                 return found
-        size = _written_size(fd)
+        size = written_size(fd)
         if occurrence:
-            size -= _half_block(fd, size, data, opening)
+            size -= half_block(fd, size, data, opening)
         if size < os.fstat(fd).st_size:
             os.ftruncate(fd, size)
-        self._write(fd, _lead(fd, size, opening) + data)
+        write_all(fd, lead(fd, size, opening) + data, at_half=self._half)
         return os.lseek(fd, 0, os.SEEK_CUR) - len(data)
-
-    def _write(self, fd: int, block: bytes) -> None:
-        """All of `block`, or an OSError and (unless others wrote meanwhile) nothing of it."""
-        size, written = os.fstat(fd).st_size, 0
-        pause = len(block) // 2 if self._split_writes else 0
-        try:
-            while written < len(block):
-                end = pause if written < pause else len(block)
-                written += os.write(fd, block[written:end])
-                if written == pause:
-                    self._step("apply.append.half")
-        except OSError:
-            with suppress(OSError):
-                if os.fstat(fd).st_size == size + written:
-                    os.ftruncate(fd, size)
-            raise
 
     def _history_path(self, history: str) -> str:
         if any(part in ("", ".", "..") for part in history.split("/")) or "\0" in history:
@@ -157,7 +184,7 @@ class PageFiles:
         """Keep our page aside, unless it had been in place and was replaced since."""
         if self._was_in_place(data):
             return True
-        os.replace(_write_beside(f"{kept}.ours", data), f"{kept}.ours")
+        os.replace(write_beside(f"{kept}.ours", data), f"{kept}.ours")
         return False
 
     def _was_in_place(self, data: bytes) -> bool:
@@ -172,85 +199,8 @@ class PageFiles:
         return False
 
 
-@contextmanager
-def _opened_to_append(path: str) -> Iterator[int]:
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-    with ExitStack() as stack:
-        try:
-            fd = stack.enter_context(opened(path, flags))
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            fd = stack.enter_context(opened(path, flags))
-        yield fd
-
-
-def _written_size(fd: int) -> int:
-    """The size without the NULs that a power cut leaves at the end."""
-    end = os.fstat(fd).st_size
-    while end:
-        start = max(0, end - 65_536)
-        kept = len(os.pread(fd, end - start, start).rstrip(b"\0"))
-        if kept:
-            return start + kept
-        end = start
-    return 0
-
-
-def _lead(fd: int, size: int, opening: bytes) -> bytes:
-    """What must be written before a text so that it follows an empty line."""
-    if size == 0:
-        return opening + _gap(opening)
-    start = max(0, size - 4)
-    return _gap(os.pread(fd, size - start, start))
-
-
-def _gap(before: bytes) -> bytes:
-    """The newlines missing at the end of `before` (its last four bytes suffice)."""
-    lines = before[-4:].replace(b"\r", b"")
-    if not lines or lines.endswith(b"\n\n"):
-        return b""
-    return b"\n" if lines.endswith(b"\n") else b"\n\n"
-
-
-def _half_block(fd: int, size: int, data: bytes, opening: bytes) -> int:
-    """Length of what a half write of `data` has left at the end of the file."""
-    fresh = opening + _gap(opening) + data
-    if size < len(fresh) and fresh.startswith(os.pread(fd, size, 0)):
-        return size
-    start = max(0, size - len(data) - 3)
-    tail = os.pread(fd, size - start, start)
-    begins = [0] if start == 0 else []
-    for begin in [*begins, *(match.end() for match in _BLOCK_START.finditer(tail))]:
-        # The first bytes decide nearly always; only then is the whole piece compared.
-        if begin < len(tail) and data.startswith(tail[begin : begin + 64]):
-            piece = tail[begin:]
-            if len(piece) < len(data) and data.startswith(piece):
-                return len(piece)
-    return 0
-
-
-def _is_named(fd: int, path: str) -> bool:
-    """Whether `path` still names the open file."""
-    try:
-        return os.path.samestat(os.fstat(fd), os.lstat(path))
-    except FileNotFoundError:
-        return False
-
-
 def _is_expected(stands: bytes | None, expect: str | None) -> bool:
     return not stands if expect is None else digest(stands) == expect
-
-
-def _write_beside(path: str, data: bytes) -> str:
-    """Write `data` to the temporary name of `path` in the same directory; returns that name."""
-    folder, name = os.path.split(path)
-    os.makedirs(folder, exist_ok=True)
-    temporary = os.path.join(folder, f".{name}.tmp")
-    with naming(temporary), opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-    return temporary
 
 
 def _put(temporary: str, path: str, stands: bytes | None) -> bool:
@@ -271,7 +221,7 @@ def _link_or_rename(temporary: str, path: str) -> None:
     try:
         os.link(temporary, path, follow_symlinks=False)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         os.replace(temporary, path)
     else:
@@ -295,9 +245,9 @@ def _link_or_copy(path: str, stands: bytes, kept: str) -> None:
     try:
         os.link(path, kept, follow_symlinks=False)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
-        os.replace(_write_beside(kept, stands), kept)
+        os.replace(write_beside(kept, stands), kept)
 
 
 def _forget_same_file(kept: str, path: str) -> None:

@@ -22,6 +22,7 @@ from kernel_gamma.contracts.truths import Level
 from kernel_gamma.self_stream.listing import ARCHIVE, DATE, DIARY, MEMORIES, Mark, mark_of, pages_in
 from kernel_gamma.self_stream.page_io import locate, read
 from kernel_gamma.self_stream.passages import split
+from kernel_gamma.self_stream.rotation import is_bridge
 from kernel_gamma.self_stream.search import paragraphs, sections
 from kernel_gamma.self_stream.stream import NOW
 
@@ -111,6 +112,8 @@ class PastFiles:
         day = self._noon_of(_name(page))
         level: Level = "L1" if page == NOW else "L2"
         for passage in split(text):
+            if not passage.heading and is_bridge(passage.text):
+                continue
             written = self._moment(passage.heading)
             stamp = f"{written.astimezone(UTC):%Y%m%dT%H%M%SZ}" if written else ""
             for piece in _cut(passage.text):

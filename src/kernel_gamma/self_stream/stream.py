@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
-from kernel_gamma.contracts.ports import Page, Passage, PassagePlace, Snippet
+from kernel_gamma.contracts.effects import MovePrefix
+from kernel_gamma.contracts.language import Language
+from kernel_gamma.contracts.ports import Clock, Page, Passage, PassagePlace, Snippet
 from kernel_gamma.self_stream.index import Index
 from kernel_gamma.self_stream.listing import ARCHIVE, DATE, DIARY, MEMORIES, Mark, pages_in
 from kernel_gamma.self_stream.page_io import digest, find_all, locate, opened, read
-from kernel_gamma.self_stream.passages import HEADING, split
+from kernel_gamma.self_stream.passages import split
+from kernel_gamma.self_stream.rotation import HEADING_BYTES, Rotation, archive_of, is_bridge
 from kernel_gamma.self_stream.search import Piece, Search, instant, paragraphs, sections
+from kernel_gamma.settings import StreamSettings
 
-__all__ = ["NOW", "STATE", "SelfStream"]
+__all__ = ["NOW", "STATE", "SelfStream", "rotation_for"]
 
 NOW = "stream/now.md"
 STATE = "state.md"
 
-_HEADING_BYTES = re.compile(HEADING.pattern.replace(r"[ \t]", r"[ \t\r]").encode(), re.MULTILINE)
 _AHEAD = 64
 """More passages than can be on their way at once."""
 _END_OF_DAY = " 23:59:59 +00:00"
@@ -33,13 +36,31 @@ _RECOLLECTED_BYTES = 2_000_000
 """Years of memories and diary. Taking that much in takes about a second, in memory 20 to 40 MB."""
 
 
+def rotation_for(settings: StreamSettings, clock: Clock, language: Language | None) -> Rotation:
+    """How a mind with these settings shortens its now.md; `language` is that of the bridge, if fixed."""
+    hours, minutes = map(int, settings.day_ends_at.split(":"))
+    return Rotation(
+        page=NOW,
+        max_bytes=settings.max_bytes,
+        keep_bytes=int(settings.max_bytes * settings.keep_share),
+        keep_passages=settings.keep_passages,
+        day_ends_at=timedelta(hours=hours, minutes=minutes),
+        now=clock.now,
+        language=language,
+    )
+
+
 class SelfStream:
     """The pages below `root` (the directory self/), as contracts.ports.SelfLog."""
 
-    def __init__(self, root: Path, *, recollected_bytes: int = _RECOLLECTED_BYTES) -> None:
+    def __init__(
+        self, root: Path, *, recollected_bytes: int = _RECOLLECTED_BYTES, rotation: Rotation | None = None
+    ) -> None:
         """`recollected_bytes`: of memories and diary together, the newest pages up to that size
-        come back through `recollect`; older ones are left to `search`."""
+        come back through `recollect`; older ones are left to `search`. `rotation`: how now.md is
+        shortened; without it nothing is ever `moving`."""
         self._root = os.fspath(root)
+        self._rotation = rotation
         self._recollected_bytes = recollected_bytes
         self._index = Index()
         self._seen: dict[str, Mark] | None = None
@@ -102,7 +123,7 @@ class SelfStream:
         """
         pages = [place.page]
         if DATE.fullmatch(place.heading[:10]):
-            pages.append(f"stream/archive/{place.heading[:10]}.md")
+            pages.append(archive_of(place.heading))
         reworded: Passage | None = None
         for page in pages:
             found, by_heading = self._passage_in(page, place)
@@ -185,13 +206,31 @@ class SelfStream:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def missing(self, page: str, blocks: Sequence[bytes]) -> list[int]:
-        """Indexes of `blocks` (as they were appended, in order) that stand in `page` no more.
+    def moving(self, keep_from: str) -> MovePrefix | None:
+        """What moves all before the passage headed `keep_from` to the archive; None: nothing would."""
+        if self._rotation is None:
+            return None
+        return self._rotation.before(self._now_bytes(), keep_from)
+
+    def overdue(self, today: str) -> MovePrefix | None:
+        """What must leave now.md without anybody's decision: over its limit, or of days before `today`."""
+        if self._rotation is None:
+            return None
+        data = self._now_bytes()
+        return self._rotation.room_for(data, 0) or self._rotation.of_earlier_days(data, today)
+
+    def _now_bytes(self) -> bytes:
+        return read(locate(self._root, NOW)) or b""
+
+    def missing(self, blocks: Sequence[bytes]) -> list[int]:
+        """Indexes of `blocks` (as they were appended, in order) that stand neither in now.md any more nor
+        in the archive to which they may have moved.
 
         An editor that converts line ends or trims the end of the file makes nothing missing. Of
         equal blocks, as many as are gone are named, the latest.
         """
-        text = _same_line_ends(read(locate(self._root, page)) or b"")
+        pages = [NOW, *sorted({archive_of(h[1].decode()) for b in blocks if (h := HEADING_BYTES.match(b))})]
+        text = b"\n\n".join(_same_line_ends(read(locate(self._root, page)) or b"") for page in pages)
         met: dict[bytes, int] = {}
         gone: list[int] = []
         for index, block in enumerate(blocks):
@@ -288,13 +327,18 @@ class SelfStream:
         for day in self.diary_dates():
             page = f"{DIARY}/{day}.md"
             yield from _pieces(page, instant(day + _END_OF_DAY), self._readable(page))
+        # What moves meanwhile must be met in one of the two, and once: now.md is read before the archive.
+        now = list(self._told(NOW, "now"))
+        known = {(piece.snippet.heading, piece.snippet.text) for piece in now}
         for day in self.archive_dates():
-            yield from self._told(f"{ARCHIVE}/{day}.md", day)
-        yield from self._told(NOW, "now")
+            for piece in self._told(f"{ARCHIVE}/{day}.md", day):
+                if (piece.snippet.heading, piece.snippet.text) not in known:
+                    yield piece
+        yield from now
 
     def _told(self, page: str, day: str) -> Iterator[Piece]:
         for passage in split(self._readable(page)):
-            if passage.text:
+            if passage.text and not (passage.heading == "" and is_bridge(passage.text)):
                 key = f"stream.{passage.heading[:10] or day}"
                 when = instant(passage.heading or day + _END_OF_DAY)
                 yield Piece(Snippet(key, passage.heading, passage.text), when)
@@ -311,7 +355,7 @@ def _tail_of(fd: int, size: int, max_bytes: int) -> list[Passage]:
     data = os.pread(fd, size - start + before, start - before)
     if start == 0:
         return split(_text(data))
-    first = _HEADING_BYTES.search(data, before)
+    first = HEADING_BYTES.search(data, before)
     return split(_text(data[first.start() :])) if first else []
 
 
@@ -354,7 +398,7 @@ def _exact(fd: int, offset: int, place: PassagePlace) -> Passage | None:
 def _begins_heading(fd: int, offset: int) -> bool:
     """Whether a line begins at `offset` that is a time heading and nothing else."""
     before = min(offset, 1)
-    return _HEADING_BYTES.match(os.pread(fd, 64, offset - before), before) is not None
+    return HEADING_BYTES.match(os.pread(fd, 64, offset - before), before) is not None
 
 
 def _passage_at(fd: int, offset: int) -> Passage | None:
