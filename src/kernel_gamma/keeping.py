@@ -134,6 +134,10 @@ class Keeping:
         """The daemon stops."""
         self.tell("operation", "the daemon stopped", {"reason": reason})
 
+    def removed(self, counts: Mapping[str, Json]) -> None:
+        """Files and rows of the ledger past their time are gone: how many, by kind."""
+        self.tell("operation.retention", "files and rows past their time were removed", counts)
+
     def waits(self, node: str, reason: str) -> None:
         """A node waits, or goes on (`reason` empty): told once, however often it is put off again."""
         if reason and node not in self._waiting:
