@@ -170,7 +170,7 @@ def _give_back(ledger: Ledger) -> bool:
     for _ in range(min(_PAGES, before)):
         ledger.run("give_back_page")
     (after,) = ledger.one("free_pages") or (0,)
-    return 0 < after < before
+    return bool(0 < after < before)
 
 
 def _headings(page: Path) -> frozenset[str]:
