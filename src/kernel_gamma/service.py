@@ -1,4 +1,4 @@
-"""The systemd user unit of one mind: its text and where it stands. Decides; running systemctl is the shell's."""
+"""The systemd user unit of one mind: its text and where it stands. Runs nothing."""
 
 from __future__ import annotations
 

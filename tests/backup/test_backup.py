@@ -1,4 +1,4 @@
-"""A backup under load holds the mind of one moment; a bad file changes nothing; nothing is ever overwritten."""
+"""A backup under load holds the mind of one moment; a bad file changes nothing."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def lived(tmp_path: Path) -> Path:
     shell.drop("hello.json", b'{"text": "hello there", "from": "alice"}')
     shell.drop("memory.json", '{"text": "记住：我喜欢绿茶", "from": "小明"}'.encode())
     shell.live()
-    (shell.home / ".env").write_text("OPENAI_API_KEY=secret\n")
+    (shell.home / ".env").write_text("OPENAI_API_KEY=sk-4711\n")
     (shell.home / "my_node.py").write_text('"""Mine."""\n')
     return shell.home
 
@@ -110,7 +110,7 @@ def test_what_is_put_back_is_what_was_there_but_for_keys_and_what_belongs_to_a_p
     assert (new / "my_node.py").exists()
     assert not (new / ".env").exists()
     assert not (new / data / "logs").exists()
-    assert b"secret" not in b"".join(p.read_bytes() for p in new.rglob("*") if p.is_file())
+    assert b"sk-4711" not in b"".join(p.read_bytes() for p in new.rglob("*") if p.is_file())
 
 
 def test_what_stands_is_refused_or_set_aside_whole(lived: Path) -> None:
@@ -160,9 +160,7 @@ def test_a_damaged_file_is_told_in_a_line_and_changes_nothing(lived: Path, damag
     assert list(new.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["../out.json", "data/../../out.json", "/abs.json", "data//x", "etc/x", "data"]
-)
+@pytest.mark.parametrize("name", ["../out.json", "data/../../out.json", "/abs.json", "data//x", "etc/x"])
 @pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_no_path_and_no_link_leads_out(tmp_path: Path, name: str, kind: bytes) -> None:
     file = tmp_path / "evil.tar.gz"
@@ -170,8 +168,9 @@ def test_no_path_and_no_link_leads_out(tmp_path: Path, name: str, kind: bytes) -
         info = tarfile.TarInfo(name if kind == tarfile.REGTYPE else "data/link")
         info.type, info.linkname, info.size = kind, "/etc/passwd", 0
         tar.addfile(info, io.BytesIO())
-        manifest = json.dumps({"format": 1, "version": "1", "mind": "m", "time": "t", "ledger_schema": 1,
-                               "files": {info.name: {"sha256": "", "size": 0, "mtime_ns": 0}}}).encode()  # fmt: skip
+        files = {info.name: {"sha256": "", "size": 0, "mtime_ns": 0}}
+        head = {"format": 1, "version": "1", "mind": "m", "time": "t", "ledger_schema": 1}
+        manifest = json.dumps({**head, "files": files}).encode()
         last = tarfile.TarInfo("manifest.json")
         last.size = len(manifest)
         tar.addfile(last, io.BytesIO(manifest))

@@ -55,9 +55,7 @@ def install(
     _systemctl("daemon-reload")
     _systemctl("enable", "--now", unit)
     say(f"{unit} is started, and will be at each login")
-    note(
-        f"to have it run while nobody is logged in: loginctl enable-linger; {hint(place.home, 'status')} tells more"
-    )
+    note(f"also while nobody is logged in: loginctl enable-linger; {hint(place.home, 'status')} tells more")
 
 
 @service.command()
