@@ -28,7 +28,7 @@ from kernel_gamma.truths.self_index import SelfIndex
 from kernel_gamma.truths.store import SqliteTruths, open_truths
 from kernel_gamma.truths.writing import Limits
 
-__all__ = ["Keeping"]
+__all__ = ["Keeping", "set_memory_aside"]
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ class Keeping:
         try:
             self.store = self._open(path, settings, clock, retention)
         except StoreDamaged as error:
-            self._aside = _set_aside(path)
+            self._aside = set_memory_aside(path)
             log.error("the memory store was damaged and set aside", error=str(error), kept=self._aside)
             self.store = self._open(path, settings, clock, retention)
         self._meanings.start(self.store)
@@ -175,7 +175,8 @@ class Keeping:
         )
 
 
-def _set_aside(path: Path) -> str:
+def set_memory_aside(path: Path) -> str:
+    """Rename a memory.db and what belongs to it; returns the new name."""
     number = 1
     while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
         number += 1

@@ -58,7 +58,7 @@ from kernel_gamma.settings import Settings
 from kernel_gamma.topology import load_topology, wiring_warnings
 from kernel_gamma.truths.retention_file import read_retention
 
-__all__ = ["Mind"]
+__all__ = ["Mind", "open_ledger"]
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class Mind:
         self.ids: Ids = UlidIds(self.clock)
         kill = KillSwitch(settings.debug.kill_at if settings.debug.enabled else None)
         self._prepare_folders()
-        self._ledger = _open_ledger(self.data / "ledger.db")
+        self._ledger = open_ledger(self.data / "ledger.db")
         self._inquiries = Inquiries(self._ledger.path, self.clock)
         self.pages = PageFiles(self.data / SELF, kill, split_writes=kill.armed)
         self.self_log = SelfStream(self.data / SELF)
@@ -412,7 +412,7 @@ class Mind:
             log.warning("metrics/status.json could not be written", error=str(error))
 
 
-def _open_ledger(path: Path) -> Ledger:
+def open_ledger(path: Path) -> Ledger:
     """The ledger; a damaged one is set aside whole and a new one begun: files still pending come again.
 
     Nothing is opened while the disk is full: whoever starts then waits until there is room.
