@@ -28,7 +28,7 @@ def _lose(data: Path) -> None:
 
 @pytest.mark.parametrize("kill_at", ["apply.emit.after:2", "apply.emit.after:3", "apply.emit.after:4"])
 def test_what_was_told_is_not_told_again(tmp_path: Path, kill_at: str) -> None:
-    """Killed with a passage in now.md and its message still in the queue, or with an order not carried out."""
+    """Killed with a passage in now.md and its message still in the queue, or with an order that waits."""
     home = make_home(tmp_path / "home")
     furnish(home)
     dropper = Dropper(home)

@@ -3,7 +3,7 @@
     a msg_ file that an int_ file names        was told: to done/
     an int_ file whose passage an act_ names   was translated: to done/
     another int_ file, its passage standing    is taken up by the next start, trusted `unknown`
-    an act_ file                               waits for a person (protocol: nobody knows what was carried out)
+    an act_ file                               waits for a person: nobody knows what was carried out
     files in done/                             are in the books again: `kgamma trace` finds them
     CloudEvents of the dedupe window           are known again
     passages in now.md that an int_ names      have their places
