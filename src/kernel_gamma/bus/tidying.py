@@ -36,6 +36,7 @@ _LEAP = timedelta(days=7)
 """A clock that leaps ahead may be wrong: then nothing goes until it has said so on a second day."""
 _PAGES = 500
 """Given back in one transaction."""
+_GRACE_SEC = 2.0
 _LAST_DAY = "tidied on"
 _BEGUN = "tidying since"
 _NOW = "stream/now.md"
@@ -80,8 +81,10 @@ class Tidying:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def stop(self) -> None:
-        """Leave the rest for the next start."""
+        """Soon; what is not done by then is left for the next start."""
         if self._task is not None:
+            # a mind that only ever runs for a moment would else never come to the end of it
+            await asyncio.wait({self._task}, timeout=_GRACE_SEC)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
