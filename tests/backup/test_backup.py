@@ -126,6 +126,8 @@ def test_what_stands_is_refused_or_set_aside_whole(lived: Path) -> None:
     assert {path.name for path in done.set_aside} >= {"kernel.replaced-1", "config.replaced-1"}
     with pytest.raises(BadBackup, match="is there already"):
         _take(lived, file)
+    with pytest.raises(BadBackup, match="elsewhere"):
+        _take(lived, lived / "data/kernel/mind.tar.gz")
 
 
 def test_a_mind_that_lives_is_not_replaced(lived: Path) -> None:

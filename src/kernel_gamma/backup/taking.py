@@ -58,6 +58,8 @@ def take_backup(
     data = Home(home).data_dir(settings)
     if not data.is_dir():
         raise BadBackup(f"{data}: there is no mind here yet, so there is nothing to back up")
+    if target.resolve().is_relative_to(data.resolve()):
+        raise BadBackup(f"{target}: lies in the folder that is backed up; name a file elsewhere")
     half = target.with_name(f".{target.name}.tmp")
     with suppress(FileNotFoundError):
         half.unlink()
