@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -366,6 +367,9 @@ async def test_a_passage_is_in_time_for_as_long_as_one_of_its_events_is(
     ttls: tuple[int | None, ...], left: int | None
 ) -> None:
     found = world("I hear it.")
-    deliveries = [message(seq=n, worn=envelope(id=f"msg_{n}", ttl_sec=ttl)) for n, ttl in enumerate(ttls, 1)]
+    deliveries = [
+        replace(message(seq=n), envelope=envelope(id=f"msg_{n}", ttl_sec=ttl))
+        for n, ttl in enumerate(ttls, 1)
+    ]
     found.clock.advance(10)
     assert announced(await handle(found, *deliveries)).ttl_sec == left
