@@ -116,6 +116,13 @@ class MemoryJournal:
         self.results[key] = json.dumps(result)
         return json.loads(self.results[key])
 
+    async def kept(self, batch: Batch, step: str) -> Json:
+        if (batch.id, step) in self.results:
+            return json.loads(self.results[batch.id, step])
+        if (batch.id, step) in self.intents:
+            raise OutcomeUnknown(step)
+        return None
+
 
 @dataclass(frozen=True)
 class Call:
@@ -305,8 +312,17 @@ class ScriptedTools:
         self.offered: list[dict[str, Json]] = []
 
     async def run(
-        self, action: Action, order: ActionPayload, *, batch: Batch, trace_id: str, now: datetime
+        self,
+        action: Action,
+        order: ActionPayload,
+        *,
+        batch: Batch,
+        trace_id: str,
+        now: datetime,
+        late: bool = False,
     ) -> ToolResult:
+        if late:
+            return ToolResult(ok=False, refused=True, expired=True)
         self.ran.append(action)
         return self.results.get(action.tool, ToolResult(ok=True, perceive=False, note="I did it."))
 

@@ -258,3 +258,16 @@ def test_a_lock_that_cannot_be_understood_fails(home: Path) -> None:
     (home / "config/static.lock.json").write_text("{nope")
     (finding,) = failed(home)
     assert finding.check == "static"
+
+
+def test_times_that_keep_less_than_is_shipped_are_told(home: Path) -> None:
+    file = home / "config/retention.yaml"
+    file.write_text(
+        "classes: [{prefixes: [incident.], keep: 9 days, chain: false}]\nfiles: {dead_letter: 30 days}\n"
+    )
+    ok, *warned = found(home, check="retention")
+    assert ok.level == "ok" and [finding.level for finding in warned] == ["warn", "warn"]
+    assert "incident." in warned[0].text and "30 days" in warned[1].text
+    file.write_text("files: {dead_leter: 30 days}\n")
+    (finding,) = failed(home)
+    assert "dead_letter" in finding.mend

@@ -250,4 +250,5 @@ def _subscriber(declared: Declared, node: Node) -> Subscriber:
         order_by=node.order_by,
         batch_by=node.batch_by,
         weigh=node.weigh,
+        takes_expired=node.takes_expired,
     )

@@ -23,7 +23,7 @@ from kernel_gamma.errors import SettingsError
 from kernel_gamma.mind import Mind
 from kernel_gamma.settings import LogSettings, Settings
 
-__all__ = ["EXIT_FAILED", "EXIT_HELD", "EXIT_OK", "run_daemon"]
+__all__ = ["EXIT_FAILED", "EXIT_HELD", "EXIT_OK", "run_daemon", "set_up_logging"]
 
 EXIT_OK, EXIT_FAILED, EXIT_HELD = 0, 1, 3
 

@@ -25,6 +25,7 @@ from kernel_gamma.actions.builtin import BUILTINS
 from kernel_gamma.actions.registry import build_registry
 from kernel_gamma.assembly import read_task_types
 from kernel_gamma.bus.folders import SKELETON
+from kernel_gamma.bus.keep_times import load_keep_times
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.watcher import Watcher
 from kernel_gamma.configuration import Home, load_environment, load_settings, read_yaml
@@ -36,6 +37,7 @@ from kernel_gamma.prompts import LANGUAGES, Prompts
 from kernel_gamma.rhythm.clock import clock_for
 from kernel_gamma.settings import Settings
 from kernel_gamma.topology import load_topology, wiring_warnings
+from kernel_gamma.truths.retention_file import read_retention
 from kernel_gamma.truths.static.approvals import drift_between, files_on_disk
 from kernel_gamma.truths.static.lock import read_lock
 from kernel_gamma.truths.static.places import LOCK_FILE, Places
@@ -102,6 +104,7 @@ def examine(
         _tools,
         _prompts,
         _task_types,
+        _retention,
         _topology,
         _static,
         _approval,
@@ -164,6 +167,23 @@ def _task_types(patient: _Patient) -> Iterator[Finding]:
         yield Finding("task types", "fail", str(error), error.mend)
     else:
         yield Finding("task types", "ok", ", ".join(types.rules))
+
+
+def _retention(patient: _Patient) -> Iterator[Finding]:
+    file = patient.home.config_dir / "retention.yaml"
+    try:
+        classes = read_retention(patient.home.config_dir)
+        keep = load_keep_times(read_yaml(file) if file.exists() else {}, str(file))
+    except SettingsError as error:
+        yield Finding("retention", "fail", str(error), error.mend)
+        return
+    yield Finding("retention", "ok", f"{file}" if file.exists() else "no retention.yaml: the shipped times")
+    for prefix, days in classes.shortened():
+        told = f"{prefix}. is shipped as kept for ever; here it goes after {days} days"
+        yield Finding("retention", "warn", told, f"write keep: forever in {file}, unless you mean it")
+    if keep.dead_letter is not None:
+        told = f"files that were set aside go after {keep.dead_letter.total_seconds() / 86_400:g} days"
+        yield Finding("retention", "warn", told, f"write dead_letter: forever in {file}, unless you mean it")
 
 
 def _topology(patient: _Patient) -> Iterator[Finding]:

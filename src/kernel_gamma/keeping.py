@@ -29,7 +29,7 @@ from kernel_gamma.truths.static.webhook import Webhook
 from kernel_gamma.truths.store import SqliteTruths, open_truths
 from kernel_gamma.truths.writing import Limits
 
-__all__ = ["Keeping"]
+__all__ = ["Keeping", "set_memory_aside"]
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class Keeping:
         try:
             self.store = self._open(path, settings, clock, retention)
         except StoreDamaged as error:
-            self._aside = _set_aside(path)
+            self._aside = set_memory_aside(path)
             log.error("the memory store was damaged and set aside", error=str(error), kept=self._aside)
             self.store = self._open(path, settings, clock, retention)
         self._meanings.start(self.store)
@@ -141,6 +141,10 @@ class Keeping:
         """The daemon stops."""
         self.tell("operation", "the daemon stopped", {"reason": reason})
 
+    def removed(self, counts: Mapping[str, Json]) -> None:
+        """Files and rows of the ledger past their time are gone: how many, by kind."""
+        self.tell("operation.retention", "files and rows past their time were removed", counts)
+
     def waits(self, node: str, reason: str) -> None:
         """A node waits, or goes on (`reason` empty): told once, however often it is put off again."""
         if reason and node not in self._waiting:
@@ -180,7 +184,8 @@ class Keeping:
         )
 
 
-def _set_aside(path: Path) -> str:
+def set_memory_aside(path: Path) -> str:
+    """Rename a memory.db and what belongs to it; returns the new name."""
     number = 1
     while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
         number += 1

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,17 @@ from kernel_gamma.actions.registry import build_registry
 from kernel_gamma.assembly import Assembly, Counting
 from kernel_gamma.bus.event_bus import BusPorts, FileEventBus
 from kernel_gamma.bus.files import Unreadable, overwrite, read_regular, write_whole
-from kernel_gamma.bus.folders import ACKS, ATTACHMENTS, SELF, SKELETON, STATUS_FILE
+from kernel_gamma.bus.folders import ATTACHMENTS, SELF, SKELETON, STATUS_FILE
 from kernel_gamma.bus.inquiries import Inquiries
 from kernel_gamma.bus.journal import LedgerJournal
+from kernel_gamma.bus.keep_times import load_keep_times
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.plan import Plan
 from kernel_gamma.bus.records import Committed
 from kernel_gamma.bus.room import wait_for_room
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
+from kernel_gamma.bus.tidying import Tidying, TidyingPorts
 from kernel_gamma.bus.writer import is_disk_full
 from kernel_gamma.circuit import Circuit
 from kernel_gamma.configuration import Home, read_yaml
@@ -58,15 +59,13 @@ from kernel_gamma.topology import load_topology, wiring_warnings
 from kernel_gamma.truths.retention_file import read_retention
 from kernel_gamma.truths.static.webhook import Webhook
 
-__all__ = ["Mind"]
+__all__ = ["Mind", "open_ledger"]
 
 log = structlog.get_logger(__name__)
 
 _PUT_BACK = timedelta(minutes=30)
 _AFTER_THE_DAY = timedelta(hours=1)
 _STATUS_EVERY_SEC = 1.0
-_ACKS_EVERY_SEC = 3600.0
-_ACK_LIFE_SEC = 24 * 3600.0
 _LARGEST_ATTACHMENT = 20_000_000
 _PUT_BACK_NOTE: Mapping[Language, str] = {
     "en": "_I put this passage back: a save of this page from an editor had dropped it._",
@@ -99,7 +98,7 @@ class Mind:
         self.ids: Ids = UlidIds(self.clock)
         kill = KillSwitch(settings.debug.kill_at if settings.debug.enabled else None)
         self._prepare_folders()
-        self._ledger = _open_ledger(self.data / "ledger.db")
+        self._ledger = open_ledger(self.data / "ledger.db")
         self._inquiries = Inquiries(self._ledger.path, self.clock)
         fixed = None if settings.language == "auto" else settings.language
         rotation = rotation_for(settings.stream, self.clock, fixed)
@@ -137,6 +136,7 @@ class Mind:
             ),
         )
         self.bus.on_listing = self._look_at_pages
+        self._tidying = self._tidier()
         self.assembly = Assembly(
             self.home,
             settings,
@@ -157,7 +157,6 @@ class Mind:
         self.declared = load_topology(self.home.topology_file(settings), home)
         self._circuit = Circuit(self.bus, self.declared, self._ports(kill))
         self._language: Language = "zh" if settings.language == "zh" else "en"
-        self._acks_due = 0.0
         self._now_seen: tuple[int, int, int] | None = None
         self._rotation = rotation
         self._tidied = ""
@@ -180,6 +179,20 @@ class Mind:
                     "this folder is on another file system, so files cannot be moved into it whole",
                     "keep the whole data directory on one file system",
                 )
+
+    def _tidier(self) -> Tidying:
+        file = self.home.config_dir / "retention.yaml"
+        return Tidying(
+            TidyingPorts(
+                root=self.data,
+                clock=self.clock,
+                keep=load_keep_times(read_yaml(file) if file.exists() else {}, str(file)),
+                disk=self.bus.disk,
+                ledger=self._ledger.path,
+                real_time=not self.settings.clock.trial,
+                tell=self.keeping.removed,
+            )
+        )
 
     def _ports(self, kill: KillSwitch) -> NodePorts:
         settings = self.settings
@@ -263,6 +276,7 @@ class Mind:
         """Stop taking, let running handlers finish within the grace, commit them, close everything."""
         await self._circuit.stop(self.settings.shutdown_grace_sec)
         watcher = self.bus.watcher_state
+        await self._tidying.stop()
         await self.bus.stop()
         if not self._fenced:
             await asyncio.to_thread(self.keeping.ended, "asked to stop")
@@ -325,7 +339,7 @@ class Mind:
         Passages that a foreign save of now.md has dropped are put back, once.
         """
         self.self_log.refresh()
-        self._drop_old_acks()
+        self._tidying.look()
         await self.keeping.look()
         await self._tidy_stream()
         mark = self.self_log.fingerprint(NOW)
@@ -353,17 +367,6 @@ class Mind:
             self._tidied = day
             return
         await self.bus.commit_own(self.ids.new("rotation"), Outcome.of(move))
-
-    def _drop_old_acks(self) -> None:
-        """Acks are for producers that wait: after a day nobody does. Looked at once an hour."""
-        if self.settings.clock.trial or self.clock.monotonic() < self._acks_due:
-            return
-        self._acks_due = self.clock.monotonic() + _ACKS_EVERY_SEC
-        oldest = self.clock.now().timestamp() - _ACK_LIFE_SEC
-        for ack in os.scandir(self.data / ACKS):
-            with suppress(OSError):
-                if ack.stat(follow_symlinks=False).st_mtime < oldest:
-                    os.unlink(ack.path)
 
     def _stands(self, passage_id: str) -> bool:
         place = self._inquiries.place_of(passage_id)
@@ -444,7 +447,7 @@ class Mind:
             log.warning("metrics/status.json could not be written", error=str(error))
 
 
-def _open_ledger(path: Path) -> Ledger:
+def open_ledger(path: Path) -> Ledger:
     """The ledger; a damaged one is set aside whole and a new one begun: files still pending come again.
 
     Nothing is opened while the disk is full: whoever starts then waits until there is room.

@@ -32,13 +32,18 @@ class Desk:
         )
 
     async def run(
-        self, tool: str, arguments: dict[str, Any], trust: str = "unknown", in_batch: Batch = BATCH
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        trust: str = "unknown",
+        in_batch: Batch = BATCH,
+        late: bool = False,
     ) -> ToolResult:
         action = Action(id="act_1", tool=tool, arguments=arguments, idempotency_key="key_1")
         order = ActionPayload.model_validate(
             {"passage_id": "p", "actions": [action], "to": "alice", "trust": trust}
         )
-        return await self.tools.run(action, order, batch=in_batch, trace_id="t", now=START)
+        return await self.tools.run(action, order, batch=in_batch, trace_id="t", now=START, late=late)
 
 
 def own(name: str, **fields: Any) -> dict[str, Any]:
@@ -121,3 +126,14 @@ async def test_death_in_the_middle_is_unknown_unless_the_tool_is_idempotent() ->
     desk.journal.intents.add(("batch_1", "tool.act_1"))
     assert (await desk.run("water", {})).ok
     assert outside.CALLS == [({}, "key_1")]
+
+
+async def test_what_is_late_is_not_begun_and_what_was_begun_in_time_has_its_receipt() -> None:
+    desk = Desk(tools=own("water"))
+    assert (await desk.run("send_message", {"text": "a"}, late=True)).expired
+    late = await desk.run("water", {}, late=True)
+    assert late.expired and late.refused and not late.ok
+    in_time = await desk.run("water", {})
+    assert await desk.run("water", {}, late=True) == in_time
+    desk.journal.results.clear()  # the process ended while it ran
+    assert (await desk.run("water", {}, late=True)).unknown

@@ -260,3 +260,17 @@ async def test_the_lower_of_two_trusts_holds() -> None:
     payload = dict(high.payload)
     (emit,) = emits(await handle(found, delivery(payload, origin="bus", trust="unknown", worn=high.envelope)))
     assert emit.trust == "unknown" and emit.payload["trust"] == "unknown"
+
+
+async def test_what_is_decided_carries_what_is_left_of_the_time_to_live() -> None:
+    found = world(answer(SEND, thought="I hope I am not too late."), answer(SEND))
+    found.clock.advance(45)
+    worn = envelope(id="int_1", hops=0, ttl_sec=60)
+    outcome = await handle(found, told(worn=worn))
+    assert [(emit.directory, emit.ttl_sec) for emit in emits(outcome)] == [
+        ("pipeline/action_queue", 15),
+        ("pipeline/internalized", 15),
+    ]
+    found.clock.advance(3600)
+    late = await Externalizer("externalizer", found.ports, {}).handle(batch(told(worn=worn), id="batch_2"))
+    assert [emit.ttl_sec for emit in emits(late)] == [0]

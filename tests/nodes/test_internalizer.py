@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -359,3 +360,16 @@ async def test_what_is_no_tie_is_not_asked_about() -> None:
     found = world(FELT, context={"ties": "fast"})
     await handle(found, message("Good morning"))
     assert len(found.model.calls) == 1
+
+
+@pytest.mark.parametrize(("ttls", "left"), [((60, 100), 90), ((60, None), None), ((5,), 0)])
+async def test_a_passage_is_in_time_for_as_long_as_one_of_its_events_is(
+    ttls: tuple[int | None, ...], left: int | None
+) -> None:
+    found = world("I hear it.")
+    deliveries = [
+        replace(message(seq=n), envelope=envelope(id=f"msg_{n}", ttl_sec=ttl))
+        for n, ttl in enumerate(ttls, 1)
+    ]
+    found.clock.advance(10)
+    assert announced(await handle(found, *deliveries)).ttl_sec == left

@@ -44,9 +44,16 @@ class Tools:
         return self._registry.catalogue(trust, language)
 
     async def run(
-        self, action: Action, order: ActionPayload, *, batch: Batch, trace_id: str, now: datetime
+        self,
+        action: Action,
+        order: ActionPayload,
+        *,
+        batch: Batch,
+        trace_id: str,
+        now: datetime,
+        late: bool = False,
     ) -> ToolResult:
-        """Refuse with a sentence, or run once.
+        """Refuse with a sentence, or run once; what is `late` is not begun any more.
 
         A tool that needs a person's consent is refused with one effect: the order for that action,
         emitted into approvals/pending.
@@ -55,10 +62,12 @@ class Tools:
         problem = self._problem(spec, action, order)
         if spec is None or problem:
             return ToolResult(False, refused=True, error=problem)
+        if late and (spec.outside is None or spec.permission == "ask"):
+            return _TOO_LATE
         if spec.permission == "ask":
             return _waiting(action, order)
         if spec.outside is not None:
-            result = await self._leave(spec, spec.outside, action, batch)
+            result = await self._leave(spec, spec.outside, action, batch, late=late)
         else:
             language = spoken(self._language, action)
             request = Request(
@@ -83,16 +92,22 @@ class Tools:
             )
         return self._registry.problem(action.tool, action.arguments) or ""
 
-    async def _leave(self, spec: ToolSpec, outside: Outside, action: Action, batch: Batch) -> ToolResult:
+    async def _leave(
+        self, spec: ToolSpec, outside: Outside, action: Action, batch: Batch, *, late: bool
+    ) -> ToolResult:
         async def call() -> Json:
             return await self._call(outside, action)
 
         try:
-            receipt = await self._journal.once(
-                batch, f"tool.{action.id}", call, kind="tool", again=spec.idempotent
-            )
+            step = f"tool.{action.id}"
+            if late:
+                receipt = await self._journal.kept(batch, step)
+            else:
+                receipt = await self._journal.once(batch, step, call, kind="tool", again=spec.idempotent)
         except OutcomeUnknown:
             return ToolResult(False, unknown=True, error="the process ended while it ran")
+        if receipt is None:
+            return _TOO_LATE
         if receipt["ok"]:
             return ToolResult(True, receipt["result"])
         unknown = receipt["unknown"] and not spec.idempotent
@@ -119,6 +134,9 @@ class Tools:
             note=note,
             effects=result.effects,
         )
+
+
+_TOO_LATE = ToolResult(False, refused=True, expired=True)
 
 
 def _waiting(action: Action, order: ActionPayload) -> ToolResult:

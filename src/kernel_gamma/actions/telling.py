@@ -81,6 +81,8 @@ def told_as(result: ToolResult) -> Told:
         return "done"
     if result.unknown:
         return "outcome_unknown"
+    if result.expired:
+        return "expired"
     if result.refused:
         return "waiting" if result.effects else "refused"
     return "failed"

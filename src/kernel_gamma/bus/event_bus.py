@@ -37,6 +37,7 @@ from kernel_gamma.bus.provenance import announce
 from kernel_gamma.bus.reading import KEEP_BYTES, Reader
 from kernel_gamma.bus.records import Books, Committed
 from kernel_gamma.bus.recovery import Suspect, recover
+from kernel_gamma.bus.standstill import Gate
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import (
     Flight,
@@ -98,7 +99,8 @@ class FileEventBus:
         full = settings.bus.durability == "full"
         raw_root = os.fsencode(root)
         self._books = Books(raw_root, ports.pages, subscribers=self._subscribers)
-        self._writer = Writer(ledger, full=full, step=ports.kill)
+        self._gate = Gate(root)
+        self._writer = Writer(ledger, full=full, step=ports.kill, gate=self._gate)
         self._applier = Applier(
             str(root),
             ports.pages,
@@ -178,6 +180,7 @@ class FileEventBus:
         for subscriber in subscribers:
             self._subs[subscriber.node] = Subscription(subscriber, self._settings.bus.window)
             self._lanes[subscriber.node] = Lane(self.disk)
+        await self._gate.wait()
         recovered = recover(
             self._writer,
             self._books,
@@ -188,6 +191,7 @@ class FileEventBus:
             in_flight=list(self.disk.flights.read()),
             max_deaths=self._settings.bus.max_attempts,
         )
+        self._gate.leave()
         self.disk.flights.open()
         self._suspects = recovered.suspects
         for sub in self._subs.values():

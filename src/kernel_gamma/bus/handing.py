@@ -161,7 +161,8 @@ class Handing:
     async def _still_due(self, sub: Subscription, entry: Entry[QueuedFile], now: float) -> Delivery | None:
         """The delivery with its content; None if it has expired, or its file is gone or unreadable."""
         item = entry.item
-        if item.expires_at is not None and item.expires_at <= now:
+        late = item.expires_at is not None and item.expires_at <= now
+        if late and not sub.subscriber.takes_expired:
             await self._ports.acceptance.expired(sub.node, departure(item))
         else:
             try:

@@ -78,6 +78,15 @@ class LedgerJournal:
         self._step("journal.result")
         return result
 
+    async def kept(self, batch: Batch, step: str) -> Json:
+        """See ports.Journal."""
+        row = await self._disk.attempt(lambda ledger: ledger.one("journal_result", batch.id, step))
+        if row is None:
+            return None
+        if row[0] is None:
+            raise OutcomeUnknown(f"{step} was started before the process ended and left no receipt")
+        return json.loads(row[1])
+
     async def _answered(self, batch: Batch, run: Callable[[], Awaitable[Json]]) -> Json:
         """The flight log says while the model is waited for: who dies then has done no harm.
 

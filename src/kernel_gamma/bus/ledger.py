@@ -150,6 +150,8 @@ class Ledger:
             db = _connect_to_look(path) if read_only else _connect(path, "mode=rwc")
             ledger = cls(db, path)
             if not read_only:
+                # Only heeded in a new file: pages that pruning has freed can go back to the file system.
+                db.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = NORMAL")
                 # Every page written costs two system calls; a page that many transactions touch is

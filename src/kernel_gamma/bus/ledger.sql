@@ -306,3 +306,84 @@ UPDATE files SET sha256 = ? WHERE seq = ?;
 -- name: drop_claim
 -- A claim that is good for once.
 DELETE FROM claims WHERE key = ?;
+
+-- name: waiting_files
+-- Files that some node is not through with, and the commits that made them.
+SELECT seq, commit_n FROM files WHERE seq IN (SELECT seq FROM deliveries WHERE status IN ('waiting', 'retry'));
+
+-- name: waiting_batches
+-- Batches that will be handed over again unchanged.
+SELECT DISTINCT batch_id FROM deliveries WHERE status IN ('waiting', 'retry') AND batch_id IS NOT NULL;
+
+-- name: causes_of_commit
+-- What a commit was made of.
+SELECT batch_id, members FROM commits WHERE n = ?;
+
+-- name: cause_of_file
+-- The commit that made a file, and where the file went.
+SELECT commit_n, final FROM files WHERE seq = ?;
+
+-- name: accepted_when
+-- When the newest file of a name was accepted.
+SELECT accepted_at FROM files WHERE name = ? AND queue = ? ORDER BY seq DESC LIMIT 1;
+
+-- name: walk_files
+-- Files that have left and whose making need never be redone, in the order of their numbers, from one on.
+SELECT seq, accepted_at, outcome, queue, name, final, sha256 FROM files WHERE seq > ? AND state = 'left'
+AND NOT EXISTS (SELECT 1 FROM commits c WHERE c.n = files.commit_n AND c.synced = 0) ORDER BY seq LIMIT ?;
+
+-- name: walk_commits
+-- Commits that need never be redone, in order, from one on.
+SELECT n, at FROM commits WHERE n > ? AND synced = 1 ORDER BY n LIMIT ?;
+
+-- name: walk_passages
+-- Passages by id, from one on.
+SELECT passage_id, at, commit_n, heading FROM passages WHERE passage_id > ? ORDER BY passage_id LIMIT ?;
+
+-- name: walk_steps
+-- Model calls and tool runs, from one on.
+SELECT batch_id, step, kind, started_at, result IS NULL FROM journal WHERE (batch_id, step) > (?, ?)
+ORDER BY batch_id, step LIMIT ?;
+
+-- name: walk_lookup
+-- Other ids of files, from one on; whether the file is still in the books.
+SELECT id, seq, EXISTS (SELECT 1 FROM files f WHERE f.seq = lookup.seq) FROM lookup WHERE (id, seq) > (?, ?)
+ORDER BY id, seq LIMIT ?;
+
+-- name: prune_file
+-- A file that is through; not the newest, whose number is counted on, nor one whose making may be redone.
+DELETE FROM files WHERE seq = ?1 AND state = 'left' AND seq < (SELECT max(seq) FROM files)
+AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = ?1 AND d.status IN ('waiting', 'retry'))
+AND NOT EXISTS (SELECT 1 FROM commits c WHERE c.n = files.commit_n AND c.synced = 0);
+
+-- name: prune_deliveries
+-- Of a file that is not in the books any more.
+DELETE FROM deliveries WHERE seq = ?1 AND NOT EXISTS (SELECT 1 FROM files WHERE seq = ?1);
+
+-- name: prune_commit
+-- A commit that stands and need never be redone; not the newest, whose number is counted on.
+DELETE FROM commits WHERE n = ? AND synced = 1 AND n < (SELECT max(n) FROM commits);
+
+-- name: prune_passage
+-- Where a passage once was.
+DELETE FROM passages WHERE passage_id = ?;
+
+-- name: prune_step
+-- A model call or tool run of a batch that is through.
+DELETE FROM journal WHERE batch_id = ? AND step = ?;
+
+-- name: forget_answer
+-- The answer of a model goes, what it cost stays.
+UPDATE journal SET result = NULL WHERE batch_id = ? AND step = ?;
+
+-- name: prune_lookup
+-- Another id of a file that is not in the books any more.
+DELETE FROM lookup WHERE id = ? AND seq = ?;
+
+-- name: free_pages
+-- Pages of the file that hold nothing.
+PRAGMA freelist_count;
+
+-- name: give_back_page
+-- One free page goes back to the file system; none in a ledger from before it could.
+PRAGMA incremental_vacuum(1);

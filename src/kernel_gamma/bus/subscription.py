@@ -32,6 +32,7 @@ class Subscriber:
     order_by: Callable[[Delivery], str]
     batch_by: Callable[[Delivery], str]
     weigh: Callable[[Delivery], int]
+    takes_expired: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -18,11 +18,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kernel_gamma.bus.ledger import Ledger
+from kernel_gamma.bus.standstill import Gate
 
 __all__ = ["Writer", "is_disk_full"]
 
 T = TypeVar("T")
 
+_GATE_SEC = 0.02
+"""How often a closed gate is tried."""
 _FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -44,7 +47,11 @@ class _Job:
 class Writer:
     """Group commit. `submit` from the loop only."""
 
-    def __init__(self, ledger: Ledger, *, full: bool, step: Callable[[str], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, *, full: bool, step: Callable[[str], None], gate: Gate | None = None
+    ) -> None:
+        """While the `gate` is closed jobs wait."""
+        self._gate = gate
         self._ledger = ledger
         self._full = full
         self._step = step
@@ -99,23 +106,34 @@ class Writer:
         self._scheduled = False
         if not self._jobs or self._flushing:
             return
+        assert self._loop is not None
+        if self._gate is not None and not self._gate.enter():
+            self._scheduled = True
+            self._loop.call_later(_GATE_SEC, self._begin)
+            return
         group, self._jobs = self._jobs, []
         if self._pool is None:
-            self._settle(group, self._flush(group))
+            results = self._flush(group)
+            self._leave()
+            self._settle(group, results)
             return
-        assert self._loop is not None
         self._flushing = True
         running = self._loop.run_in_executor(self._pool, self._flush, group)
         running.add_done_callback(lambda done: self._flushed(group, done))
 
     def _flushed(self, group: list[_Job], done: asyncio.Future[list[Any]]) -> None:
         self._flushing = False
+        self._leave()
         if (error := done.exception()) is not None:
             self._settle(group, [error] * len(group))
         else:
             self._settle(group, done.result())
         if self._jobs:
             self._begin()
+
+    def _leave(self) -> None:
+        if self._gate is not None:
+            self._gate.leave()
 
     def _settle(self, group: list[_Job], results: list[Any]) -> None:
         for job, result in zip(group, results, strict=True):
@@ -173,3 +191,5 @@ class Writer:
         """End the worker thread; call after `drain`."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
+        if self._gate is not None:
+            self._gate.close()

@@ -44,6 +44,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "static": ("static", "What every prompt carries: status, diff, propose, approve, reject."),
     "gateway": ("gateway", "Serve the memory over HTTP, alone, without a mind."),
     "dead-letter": ("dead_letter", "Files that were set aside: list, show, retry."),
+    "backup": ("backup", "The whole mind in one file, also while it lives; checked."),
+    "restore": ("backup", "Put the mind of a backup into a home."),
+    "rebuild": ("rebuild", "Ledger and memory index anew, from the files."),
+    "service": ("service", "A systemd user unit: install, status, logs, uninstall."),
     "doctor": ("doctor", "Check everything, and say how to mend what is wrong."),
 }
 """Command → (module of this package, its line in the help)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -50,6 +51,13 @@ class Delivery:
     attempt: int = 1
     trust: Trust = "unknown"
     """What the cause of a bus-written file was trusted; `unknown` for dropped ones."""
+
+    def seconds_left(self, now: datetime) -> int | None:
+        """Of its time to live, which counts from acceptance; 0 when that is over, None when it has none."""
+        ttl = self.envelope.ttl_sec if self.envelope is not None else None
+        if ttl is None:
+            return None
+        return max(0, math.ceil(ttl - max(0.0, (now - self.accepted_at).total_seconds())))
 
     @property
     def payload(self) -> Mapping[str, Json]:

@@ -88,6 +88,10 @@ class Journal(Protocol):
         """
         ...
 
+    async def kept(self, batch: Batch, step: str) -> Json:
+        """The stored result; None when the step was never begun. Raises OutcomeUnknown when it was begun."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -294,6 +298,8 @@ class ToolResult:
     error: str = ""
     refused: bool = False
     """Not run: unknown tool, bad arguments, missing permission."""
+    expired: bool = False
+    """Not run: its time was over."""
     unknown: bool = False
     """It may or may not have run: the process died in between."""
     perceive: bool = True
@@ -370,9 +376,19 @@ class Recorder(Protocol):
 
 class ToolHost(Protocol):
     async def run(
-        self, action: Action, order: ActionPayload, *, batch: Batch, trace_id: str, now: datetime
+        self,
+        action: Action,
+        order: ActionPayload,
+        *,
+        batch: Batch,
+        trace_id: str,
+        now: datetime,
+        late: bool = False,
     ) -> ToolResult:
-        """Check permission, trust and arguments, then run `action` once. Never raises for a refusal."""
+        """Check permission, trust and arguments, then run `action` once. Never raises for a refusal.
+
+        `late`: its time is over. What ran before has its receipt; nothing is begun any more.
+        """
         ...
 
     def catalogue(self, trust: Trust, language: str) -> list[dict[str, Json]]:

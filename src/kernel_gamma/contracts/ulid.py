@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["encode_ulid", "ulid_of"]
+__all__ = ["encode_ulid", "ulid_milliseconds", "ulid_of"]
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
@@ -26,6 +26,14 @@ def ulid_of(milliseconds: int, randomness: int, pairs: tuple[str, ...] = _PAIRS)
         f"{pairs[high >> 30]}{pairs[high >> 20 & 1023]}{pairs[high >> 10 & 1023]}{pairs[high & 1023]}"
         f"{pairs[low >> 30]}{pairs[low >> 20 & 1023]}{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
     )
+
+
+def ulid_milliseconds(ulid: str) -> int:
+    """The time in a ULID, in milliseconds since 1970. Raises ValueError for a sign that is none of one."""
+    milliseconds = 0
+    for sign in ulid[:10]:
+        milliseconds = milliseconds << 5 | _ALPHABET.index(sign)
+    return milliseconds
 
 
 @lru_cache(maxsize=8)

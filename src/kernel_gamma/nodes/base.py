@@ -82,6 +82,8 @@ class Node:
     """Patterns it may write to; `*` may stand for one folder, as in `outbox/*/out_*.json`."""
     concurrency: ClassVar[int] = 1
     """Batches handled at the same time; deliveries of one `order_by` key never overlap."""
+    takes_expired: ClassVar[bool] = False
+    """Files past their time to live come too, and it says what follows; else the bus closes them."""
     every_sec: ClassVar[float | None] = None
     """Seconds between its beats; None: it has none, unless `next_beat` says otherwise."""
     debounce: Debounce | None = None

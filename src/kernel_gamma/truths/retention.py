@@ -154,8 +154,10 @@ def load_retention(document: Mapping[str, Json], file: str = RETENTION_FILE) -> 
     if not document:
         return Retention.default()
     for key in document:
-        if key != "classes":
-            raise SettingsError(file, key, "unknown key", "the file holds one key, classes")
+        if key not in ("classes", "files"):
+            raise SettingsError(file, key, "unknown key", "the file holds two keys, classes and files")
+    if "classes" not in document:  # times of files alone: those are read by bus.keep_times
+        return Retention.default()
     written = document["classes"]
     if not isinstance(written, list):
         raise SettingsError(file, "classes", f"must be a list, is {json_kind(written)}", _EXAMPLE)

@@ -16,6 +16,7 @@ from kernel_gamma.contracts.effects import (
     Append,
     Batch,
     DeadLetter,
+    Delivery,
     Effect,
     Emit,
     Outcome,
@@ -44,6 +45,8 @@ class Externalizer(Node):
 
     watch = ("pipeline/internalized/int_*.json",)
     emit = ("pipeline/action_queue/act_*.json", "pipeline/internalized/int_*.json")
+    takes_expired = True
+    """What was decided too late is told by whoever would have carried it out."""
 
     def __init__(self, node_id: str, ports: NodePorts, config: Mapping[str, Json]) -> None:
         super().__init__(node_id, ports, config)
@@ -68,9 +71,11 @@ class Externalizer(Node):
         passage = self._passage(told)
         if passage is None or delivery.envelope.hops > self.ports.settings.loop.max_hops:
             return Outcome()
-        return await self._translate(batch, told, passage, delivery.envelope.hops)
+        return await self._translate(batch, told, passage, delivery)
 
-    async def _translate(self, batch: Batch, told: PassagePayload, passage: Passage, hops: int) -> Outcome:
+    async def _translate(
+        self, batch: Batch, told: PassagePayload, passage: Passage, delivery: Delivery
+    ) -> Outcome:
         ports = self.ports
         setting = ports.settings.language
         language = language_of(passage.text) if setting == "auto" else setting
@@ -112,9 +117,11 @@ class Externalizer(Node):
 
         asked = await question.ask(ports.journal, ports.model, understand)
         translated = asked.result
-        effects = self._act(told, translated.actions) if translated.actions else []
+        left = delivery.seconds_left(ports.clock.now())
+        effects = self._act(told, translated.actions, left) if translated.actions else []
         if translated.thought:
-            effects += self._think(told, translated.thought, hops)
+            hops = delivery.envelope.hops if delivery.envelope is not None else 0
+            effects += self._think(told, translated.thought, hops, left)
         return Outcome.of(*effects, *asked.receipts)
 
     def _passage(self, told: PassagePayload) -> Passage | None:
@@ -130,7 +137,7 @@ class Externalizer(Node):
             box = self._toolboxes[trust, language] = Toolbox(tools)
         return box
 
-    def _act(self, told: PassagePayload, decided: Sequence[Decided]) -> list[Effect]:
+    def _act(self, told: PassagePayload, decided: Sequence[Decided], left: int | None) -> list[Effect]:
         order = ActionPayload(
             passage_id=told.passage_id,
             actions=actions_of(decided, told.passage_id, self.ports.ids.new),
@@ -142,9 +149,9 @@ class Externalizer(Node):
             trust=told.trust,
         )
         payload = order.model_dump(mode="json")
-        return [Emit(directory="pipeline/action_queue", payload=payload, trust=told.trust)]
+        return [Emit(directory="pipeline/action_queue", payload=payload, ttl_sec=left, trust=told.trust)]
 
-    def _think(self, told: PassagePayload, thought: str, hops: int) -> list[Effect]:
+    def _think(self, told: PassagePayload, thought: str, hops: int, left: int | None) -> list[Effect]:
         passage_id = self.ports.ids.new("psg")
         text = render(self.ports.clock.now(), thought)
         own = told.model_copy(update={"passage_id": passage_id, "state_changed": False})
@@ -155,6 +162,7 @@ class Externalizer(Node):
                 payload=own.model_dump(mode="json"),
                 source_type="reflection",
                 hops=hops + 1,
+                ttl_sec=left,
                 trust=told.trust,
                 locates=passage_id,
             ),

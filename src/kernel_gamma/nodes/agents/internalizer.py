@@ -135,7 +135,8 @@ class Internalizer(Node):
             passage=PassageRef(passage_id, "experience"),
         )
         changed = told.state is not None and told.state.strip() != state.text.strip()
-        emit = _announce(deliveries, events, passage_id, state_changed=changed)
+        left = [delivery.seconds_left(ports.clock.now()) for delivery in deliveries]
+        emit = _announce(deliveries, events, passage_id, state_changed=changed, left=left)
         task = _task(events, passage_id, emit)
         if not changed:
             return [append, emit, task, *asked.receipts]
@@ -202,7 +203,12 @@ def _task(events: Sequence[Event], passage_id: str, announced: Emit) -> Record:
 
 
 def _announce(
-    deliveries: Sequence[Delivery], events: Sequence[Event], passage_id: str, *, state_changed: bool
+    deliveries: Sequence[Delivery],
+    events: Sequence[Event],
+    passage_id: str,
+    *,
+    state_changed: bool,
+    left: Sequence[int | None],
 ) -> Emit:
     """The `int_` that says where the passage is; the bus fills in its offset, length and hash."""
     worn = [delivery.envelope for delivery in deliveries if delivery.envelope is not None]
@@ -229,6 +235,8 @@ def _announce(
         directory="pipeline/internalized",
         payload=payload.model_dump(mode="json"),
         hops=max((envelope.hops for envelope in worn), default=0),
+        # what is decided may concern any of the events: it is in time for as long as one of them is
+        ttl_sec=None if None in left else max((sec for sec in left if sec is not None), default=None),
         trust=trust,
         locates=passage_id,
     )

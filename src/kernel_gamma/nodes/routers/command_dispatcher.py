@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 
 from pydantic import ValidationError
 
@@ -43,6 +42,8 @@ class CommandDispatcher(Node):
         "tools/*/requests/act_*.json",
     )
     concurrency = 4
+    takes_expired = True
+    """They are not carried out, and she hears of it."""
 
     async def handle(self, batch: Batch) -> Outcome:
         delivery = batch[0]
@@ -56,19 +57,20 @@ class CommandDispatcher(Node):
             order = order.model_copy(update={"trust": least((order.trust, delivery.trust))})
         if delivery.origin == "dropped":
             return self._foreign(delivery, order)
-        if self._expired(delivery):
-            late = ToolResult(False, refused=True)
-            return Outcome.of(
-                *(self._event(action, order, "expired", late, delivery) for action in order.actions)
-            )
-        return await self._run(batch, delivery, order)
+        late = delivery.seconds_left(self.ports.clock.now()) == 0
+        return await self._run(batch, delivery, order, late=late)
 
-    async def _run(self, batch: Batch, delivery: Delivery, order: ActionPayload) -> Outcome:
+    async def _run(self, batch: Batch, delivery: Delivery, order: ActionPayload, *, late: bool) -> Outcome:
         effects: list[Effect] = []
         notes: list[str] = []
         for action in order.actions:
             result = await self.ports.tools.run(
-                action, order, batch=batch, trace_id=batch.trace_id, now=self.ports.clock.now()
+                action,
+                order,
+                batch=batch,
+                trace_id=batch.trace_id,
+                now=self.ports.clock.now(),
+                late=late,
             )
             effects += result.effects
             effects.append(_receipt(action, order, result))
@@ -99,13 +101,6 @@ class CommandDispatcher(Node):
         )
         return Outcome.of(keep, self._event(named, order, "waiting", waiting, delivery))
 
-    def _expired(self, delivery: Delivery) -> bool:
-        worn = delivery.envelope
-        if worn is None or worn.ttl_sec is None:
-            return False
-        ends = delivery.accepted_at + timedelta(seconds=worn.ttl_sec)
-        return self.ports.clock.now() > ends
-
     def _event(
         self,
         action: Action,
@@ -129,9 +124,8 @@ class CommandDispatcher(Node):
 def _receipt(action: Action, order: ActionPayload, result: ToolResult) -> Record:
     """What became of one action: `result.` when it ran, `error.` when it failed or may have run."""
     failed = not result.ok and not result.refused
-    outcome = (
-        "done" if result.ok else "refused" if result.refused else "unknown" if result.unknown else "failed"
-    )
+    told = told_as(result)
+    outcome = {"outcome_unknown": "unknown", "waiting": "refused"}.get(told, told)
     value = {
         "action_id": action.id,
         "tool": action.tool,

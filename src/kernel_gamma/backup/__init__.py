@@ -1,0 +1,1 @@
+"""A mind in one file: taken while it lives, checked, put back."""
