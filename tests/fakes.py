@@ -134,6 +134,7 @@ class Call:
     trace_id: str
     schema: Mapping[str, Json] | None
     for_people: bool
+    rule: str = ""
 
     @property
     def last(self) -> str:
@@ -158,8 +159,9 @@ class ScriptedModel:
         trace_id: str,
         schema: Mapping[str, Json] | None = None,
         for_people: bool = True,
+        rule: str = "",
     ) -> Reply:
-        self.calls.append(Call(role, tuple(turns), agent, trace_id, schema, for_people))
+        self.calls.append(Call(role, tuple(turns), agent, trace_id, schema, for_people, rule))
         if not self.answers:
             raise AssertionError(f"call {len(self.calls)} was not scripted")
         answer = self.answers.pop(0)

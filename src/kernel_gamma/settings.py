@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 
+_HOURS = r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$"
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -182,7 +185,15 @@ class BudgetSettings(_Section):
     tokens_per_day: Annotated[int, Field(ge=0)] = 1_000_000
     """Prompt and answer tokens of one local day; 0 = no limit."""
     reserved_for_people: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """Share of the day that only messages from people may use."""
+    """Share of the day, of tokens and money alike, that only messages from people may use."""
+    money_per_day: Annotated[float, Field(ge=0)] = 0.0
+    """Money of one local day, in the currency of the roles' prices; 0 = no limit."""
+    per_rule: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """Rhythm rule: tokens of one local day for what its events lead to, e.g. `{hourly: 50000}`; 0 = no
+    limit."""
+    quiet_hours: Annotated[str, Field(pattern=_HOURS)] | None = None
+    """Local hours, e.g. "23:00-07:00", in which only messages from people are thought about; the rest waits
+    until they are over."""
 
 
 class Endpoint(_Section):

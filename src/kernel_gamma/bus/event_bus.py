@@ -97,6 +97,7 @@ class FileEventBus:
         self._lanes: dict[str, Lane] = {}
         self._claims: dict[str, Mapping[str, Json]] = {}
         full = settings.bus.durability == "full"
+        rate = settings.clock.rate if settings.clock.trial else 1.0
         raw_root = os.fsencode(root)
         self._books = Books(raw_root, ports.pages, subscribers=self._subscribers)
         self._gate = Gate(root)
@@ -144,6 +145,7 @@ class FileEventBus:
                 commit=self.commit,
                 observe=ports.observe,
                 jitter=random.Random(0).random,
+                rate=rate,
             )
         )
         self._handing = Handing(
@@ -158,6 +160,7 @@ class FileEventBus:
                 flights=self._flights,
                 window=settings.bus.window,
                 step=ports.kill,
+                rate=rate,
             )
         )
         self._ledger = ledger
@@ -531,9 +534,12 @@ class FileEventBus:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         busy = [s for s in self._subs.values() if s.backlog]
         moves = self._tender is not None and self._tender.acceptable()
-        if moves or not busy or any(s.in_flight or s.pause_left(now, monotonic) <= 0 for s in busy):
+        if moves or not busy or any(s.in_flight for s in busy):
             return ""
-        return busy[0].pause_reason
+        reasons = [
+            s.pause_reason if s.pause_left(now, monotonic) > 0 else s.all_put_off(monotonic) for s in busy
+        ]
+        return reasons[0] if all(reasons) else ""
 
     def node_states(self) -> dict[str, dict[str, Json]]:
         """For status: what each node is doing, and what went wrong last."""

@@ -33,9 +33,14 @@ class Inquiries:
         row = self._ledger.one("passage", passage_id)
         return PassagePlace(*row) if row else None
 
-    def tokens_on(self, day: str) -> int:
-        """Prompt and answer tokens of one local day, all roles."""
-        row = self._ledger.one("tokens_on", day)
+    def spent_on(self, day: str) -> tuple[int, float]:
+        """Prompt and answer tokens of one local day, all roles, and what they cost."""
+        row = self._ledger.one("spent_on", day)
+        return (int(row[0]), float(row[1])) if row else (0, 0.0)
+
+    def tokens_of_rule(self, day: str, rule: str) -> int:
+        """Of those tokens, what a rhythm rule's events led to."""
+        row = self._ledger.one("tokens_of_rule", day, rule)
         return int(row[0]) if row else 0
 
     def recent_passages(self, since: datetime) -> list[tuple[str, str]]:

@@ -169,7 +169,7 @@ def _tokens_today(place: Place) -> tuple[int | None, str | None]:
     """Tokens of this local day; None with the reason when the ledger cannot be read."""
     try:
         with read_ledger(place.data) as ledger:
-            row = ledger.one("tokens_on", f"{place.clock.now():%Y-%m-%d}") if ledger is not None else None
+            row = ledger.one("spent_on", f"{place.clock.now():%Y-%m-%d}") if ledger is not None else None
     except (Failed, SettingsError) as error:  # SettingsError: a newer version wrote it
         return None, str(error)
     return int(row[0]) if row else 0, None

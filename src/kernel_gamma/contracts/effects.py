@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 
+_RHYTHM = "rhythm:"
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """One queue file handed to one node."""
@@ -96,6 +99,14 @@ class Batch(Sequence[Delivery]):
             if delivery.envelope is not None:
                 return delivery.envelope.trace_id
         return self.id
+
+    @property
+    def rule(self) -> str:
+        """The rhythm rule whose session (`rhythm:<rule>`) it belongs to; "" when it belongs to none."""
+        for delivery in self.deliveries:
+            if delivery.envelope is not None and delivery.envelope.session_key.startswith(_RHYTHM):
+                return delivery.envelope.session_key.removeprefix(_RHYTHM)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
