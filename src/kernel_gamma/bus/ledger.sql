@@ -306,3 +306,8 @@ UPDATE files SET sha256 = ? WHERE seq = ?;
 -- name: drop_claim
 -- A claim that is good for once.
 DELETE FROM claims WHERE key = ?;
+
+-- name: last_happening
+-- The newest event or action that is not of the rhythm itself.
+SELECT seq FROM files WHERE queue IN ('pipeline/message_queue', 'pipeline/action_queue')
+AND coalesce(session_key, '') NOT LIKE 'rhythm:%' ORDER BY seq DESC LIMIT 1;

@@ -97,7 +97,7 @@ class Rule:
 
 
 def day_of(local: datetime, day_ends_at: time) -> date:
-    """The mind's day that a moment looks back on: until it has ended, and at that very moment, the last one."""
+    """The mind's day that a moment looks back on: at the very moment it ends it is still the one."""
     wall = local.replace(tzinfo=UTC, fold=0)
     ends = timedelta(hours=day_ends_at.hour, minutes=day_ends_at.minute)
     return (wall - ends - timedelta(microseconds=1)).date()
