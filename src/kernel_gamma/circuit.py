@@ -149,7 +149,7 @@ class Circuit:
                 await asyncio.sleep(pause)
 
     def _next_beat(self, node: Node, planned: datetime | None) -> datetime | None:
-        """A pace has always its next multiple ahead: the one that was waited for is kept until it has come."""
+        """The next multiple of a pace is always ahead: the one that was waited for is kept until it came."""
         now = self._clock.now()
         at = node.next_beat(now)
         by_pace = type(node).next_beat is Node.next_beat
