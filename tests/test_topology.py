@@ -28,6 +28,8 @@ def test_the_shipped_topology_is_wired_without_a_warning(tmp_path: Path) -> None
         "externalizer",
         "command_dispatcher",
         "memory_consolidator",
+        "heartbeat",
+        "timer_scheduler",
     ]
     assert wiring_warnings(declared) == []
     edges = {(e.source, e.directory, e.target) for e in wiring(declared)}

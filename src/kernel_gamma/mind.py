@@ -30,6 +30,7 @@ from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.plan import Plan
 from kernel_gamma.bus.records import Committed
 from kernel_gamma.bus.room import wait_for_room
+from kernel_gamma.bus.signals import read_signal, triggers_made
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
 from kernel_gamma.bus.tidying import Tidying, TidyingPorts
@@ -50,6 +51,7 @@ from kernel_gamma.nodes.base import NodePorts
 from kernel_gamma.prompts import Prompts
 from kernel_gamma.rhythm.clock import clock_for
 from kernel_gamma.rhythm.ids import UlidIds
+from kernel_gamma.rhythm.rules import read_rules
 from kernel_gamma.self_stream.pages import PageFiles
 from kernel_gamma.self_stream.passages import render
 from kernel_gamma.self_stream.past import PastFiles
@@ -217,6 +219,10 @@ class Mind:
             place_of=self._inquiries.place_of,
             seen=lambda key: self.bus.claimed_ahead(key) or self._inquiries.seen(key),
             assemble=self._assemble,
+            rhythm=read_rules(self.home.config_dir, self.clock.zone),
+            signal=lambda path: read_signal(self.data, path),
+            last_happening=self._inquiries.last_happening,
+            triggers_made=lambda: triggers_made(self.data),
         )
 
     async def _assemble(self, request: Request) -> Assembled:
@@ -395,7 +401,8 @@ class Mind:
     def _observed(self, what: str, details: Mapping[str, Any]) -> None:
         if what == "committed":
             self._remember_changes(details["commit"])
-            self.keeping.committed(details["node"])
+            if details["batch"].deliveries:  # a beat is no load
+                self.keeping.committed(details["node"])
         elif what == "paused":
             self.keeping.waits(details["node"], str(details["reason"]))
         elif what == "stalled":

@@ -22,6 +22,7 @@ __all__ = [
     "LoopSettings",
     "ModelSettings",
     "PreprocessorSettings",
+    "RhythmSettings",
     "RoleSettings",
     "Settings",
     "StaticPaths",
@@ -150,6 +151,16 @@ class ContextSettings(_Section):
     """Where "everything" ends: for single, and for what is told as saved."""
     ties: Literal["rules", "fast"] = "rules"
     """A task that fits several types: the first of them, or one question to the role fast."""
+
+
+class RhythmSettings(_Section):
+    """Time as a sense; the rules stand in config/rhythm.yaml."""
+
+    idle: Literal["note", "perceive", "skip"] = "note"
+    """A slot before which nothing has happened: noted without a model call, perceived all the same, or not
+    even noted."""
+    day_ends_at: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = "02:00"
+    """When the mind's day ends, by the clock on the wall: what comes earlier looks back on the day before."""
 
 
 class LoopSettings(_Section):
@@ -363,6 +374,7 @@ class Settings(_Section):
     stream: StreamSettings = StreamSettings()
     consolidate: ConsolidateSettings = ConsolidateSettings()
     context: ContextSettings = ContextSettings()
+    rhythm: RhythmSettings = RhythmSettings()
     loop: LoopSettings = LoopSettings()
     actions: ActionSettings = ActionSettings()
     trust: TrustSettings = TrustSettings()

@@ -22,7 +22,9 @@ from kernel_gamma.nodes.agents.internalizer import Internalizer
 from kernel_gamma.nodes.agents.memory_consolidator import MemoryConsolidator
 from kernel_gamma.nodes.base import Node
 from kernel_gamma.nodes.routers.command_dispatcher import CommandDispatcher
+from kernel_gamma.nodes.routers.heartbeat_generator import HeartbeatGenerator
 from kernel_gamma.nodes.routers.message_preprocessor import MessagePreprocessor
+from kernel_gamma.nodes.routers.timer_scheduler import TimerScheduler
 
 __all__ = ["BUILT_IN", "Declared", "Edge", "NodeSpec", "load_topology", "wiring", "wiring_warnings"]
 
@@ -32,6 +34,8 @@ BUILT_IN: Mapping[str, type[Node]] = {
     "Externalizer": Externalizer,
     "CommandDispatcher": CommandDispatcher,
     "MemoryConsolidator": MemoryConsolidator,
+    "HeartbeatGenerator": HeartbeatGenerator,
+    "TimerScheduler": TimerScheduler,
 }
 """Classes that may be named without their module."""
 

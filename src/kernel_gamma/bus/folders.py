@@ -43,6 +43,7 @@ SKELETON = (
     OUTBOX,
     "heartbeat",
     "rhythm/triggers",
+    "control",
     "tools",
     "approvals/pending",
     DEAD_LETTER,

@@ -43,6 +43,11 @@ class Inquiries:
         row = self._ledger.one("tokens_of_rule", day, rule)
         return int(row[0]) if row else 0
 
+    def last_happening(self) -> int:
+        """The number of the newest event or action that is not of the rhythm itself; 0: none."""
+        row = self._ledger.one("last_happening")
+        return int(row[0]) if row else 0
+
     def recent_passages(self, since: datetime) -> list[tuple[str, str]]:
         """Id and text of the passages younger than `since` that were never put back."""
         rows = self._ledger.all("recent_passages", passage_bound(since))

@@ -409,3 +409,8 @@ PRAGMA freelist_count;
 -- name: give_back_page
 -- One free page goes back to the file system; none in a ledger from before it could.
 PRAGMA incremental_vacuum(1);
+
+-- name: last_happening
+-- The newest event or action that is not of the rhythm itself.
+SELECT seq FROM files WHERE queue IN ('pipeline/message_queue', 'pipeline/action_queue')
+AND coalesce(session_key, '') NOT LIKE 'rhythm:%' ORDER BY seq DESC LIMIT 1;

@@ -17,6 +17,7 @@ from kernel_gamma.bus.lock import holder
 from kernel_gamma.bus.watcher import ignored
 from kernel_gamma.cli.home import Place, hint, open_place, read_ledger
 from kernel_gamma.cli.letters import letters_in
+from kernel_gamma.cli.rhythm import next_slots
 from kernel_gamma.cli.terminal import (
     Failed,
     HomeOption,
@@ -80,12 +81,20 @@ def status_of(place: Place) -> dict[str, Any]:
         "static_drift": _static_drift(place),
         "context": fresh.get("context"),
         "open_loops": None,
-        "next_slots": None,
+        "next_slots": _next_slots(place),
         "stalled": fresh.get("stalled"),
         "watcher": fresh.get("watcher"),
         "durability": place.settings.bus.durability,
         "last_error": unreadable or _last_error(nodes, written),
     }
+
+
+def _next_slots(place: Place) -> list[dict[str, Any]] | None:
+    """None where config/rhythm.yaml is not understood; doctor tells."""
+    try:
+        return next_slots(place)
+    except SettingsError:
+        return None
 
 
 def why_it_waits(place: Place) -> tuple[str, datetime | None] | None:

@@ -27,6 +27,7 @@ __all__ = ["MessagePreprocessor"]
 
 _MOST = 256
 _INBOX = "inbox/pending"
+_TRIGGERS = "rhythm/triggers"
 
 Group = tuple[str, Trust, int | None]
 """Session, trust and seconds left to live: what must be the same for events told together."""
@@ -69,6 +70,8 @@ class MessagePreprocessor(Node):
     async def handle(self, batch: Batch) -> Outcome:
         found = _Gathered()
         for delivery in batch:
+            if self._idle(delivery):
+                continue  # its slot is noted by the scheduler; no model hears of it
             try:
                 self._read(delivery, found)
             except Poison as poison:
@@ -80,6 +83,11 @@ class MessagePreprocessor(Node):
         ]
         claims = [Claim(key=k, value=v, hours=self._dedupe_hours) for k, v in found.claims.items()]
         return Outcome.of(*messages, *claims, *found.effects)
+
+    def _idle(self, delivery: Delivery) -> bool:
+        """A trigger before which nothing has happened."""
+        ours = delivery.queue == _TRIGGERS and delivery.origin == "bus"
+        return ours and delivery.payload.get("idle") is True and self.ports.settings.rhythm.idle != "perceive"
 
     def _read(self, delivery: Delivery, found: _Gathered) -> None:
         parsed = read_events(
