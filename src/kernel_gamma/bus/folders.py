@@ -43,6 +43,7 @@ SKELETON = (
     OUTBOX,
     "heartbeat",
     "rhythm/triggers",
+    "loops/tripped",
     "tools",
     "approvals/pending",
     DEAD_LETTER,

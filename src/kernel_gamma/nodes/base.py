@@ -66,6 +66,8 @@ class NodePorts:
     """What was claimed under a dedupe key (effects.Claim) and has not expired."""
     assemble: Callable[[Request], Awaitable[Assembled]]
     """The prompt for a request. Raises TooLarge."""
+    kept: Callable[[str], Mapping[str, Mapping[str, Json]]] = lambda prefix: {}
+    """`seen` for all keys that begin so; for a handful of them."""
 
 
 def most_told(settings: Settings) -> int:
