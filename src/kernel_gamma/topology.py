@@ -21,6 +21,7 @@ from kernel_gamma.nodes.agents.externalizer import Externalizer
 from kernel_gamma.nodes.agents.internalizer import Internalizer
 from kernel_gamma.nodes.base import Node
 from kernel_gamma.nodes.routers.command_dispatcher import CommandDispatcher
+from kernel_gamma.nodes.routers.loop_breaker import LoopBreaker
 from kernel_gamma.nodes.routers.message_preprocessor import MessagePreprocessor
 
 __all__ = ["BUILT_IN", "Declared", "Edge", "NodeSpec", "load_topology", "wiring", "wiring_warnings"]
@@ -30,6 +31,7 @@ BUILT_IN: Mapping[str, type[Node]] = {
     "Internalizer": Internalizer,
     "Externalizer": Externalizer,
     "CommandDispatcher": CommandDispatcher,
+    "LoopBreaker": LoopBreaker,
 }
 """Classes that may be named without their module."""
 

@@ -65,9 +65,8 @@ def taken_in(
 ) -> Came:
     """One more event; `new_ids` are an event id and a trace id for what it may be folded into."""
     at = now.timestamp()
-    series: dict[str, Json] = (
-        dict(before) if before else {"key": series_key(event), "seen": 0, "folded": 0, "total": 0}
-    )
+    series: dict[str, Json] = dict(before) if before else {"seen": 0, "folded": 0, "total": 0}
+    series["key"] = series_key(event)
     if series["seen"] < rules.fold_after and not series["folded"]:
         series["seen"] += 1
         return Came(_claim(series, rules), None)
