@@ -33,6 +33,8 @@ _SHINGLE = 4
 _SMALLEST = 4
 _ENOUGH = 2
 """Of the four smallest shingles, so many must be the same."""
+_ADDED, _ADDED_SHARE = 5, 0.15
+"""Tokens that may stand around her words, and their share: a name, a time. Who adds more says something."""
 _LOOKED_AT = 2000
 """Tokens of a long text."""
 
@@ -44,10 +46,12 @@ class Saying:
     key: str
     near: tuple[str, ...]
     short: bool
+    length: int
+    """In tokens."""
 
     def claims(self, *, session: str, hops: int, at: float) -> Iterator[tuple[str, Mapping[str, Json]]]:
         """What to remember when she says it; `at` in epoch seconds."""
-        yield self.key, {"session": session, "hops": hops, "at": at}
+        yield self.key, {"session": session, "hops": hops, "at": at, "length": self.length}
         for key in self.near:
             yield key, {"said": self.key}
 
@@ -84,7 +88,7 @@ def saying(text: str) -> Saying | None:
         return None
     heavy = weight(found)
     near = _smallest(found) if heavy >= _LONG else ()
-    return Saying(_SAID + _hash(said), near, heavy < _SHORT)
+    return Saying(_SAID + _hash(said), near, heavy < _SHORT, len(found))
 
 
 def echo_of(said: Saying, seen: Callable[[str], Mapping[str, Json] | None]) -> Echo | None:
@@ -94,6 +98,10 @@ def echo_of(said: Saying, seen: Callable[[str], Mapping[str, Json] | None]) -> E
         hits = Counter(str(found["said"]) for key in said.near if (found := seen(key)) is not None)
         likeliest, count = hits.most_common(1)[0] if hits else ("", 0)
         known = seen(likeliest) if count >= _ENOUGH else None
+        if known is not None and said.length - int(known["length"]) > max(
+            _ADDED, _ADDED_SHARE * int(known["length"])
+        ):
+            return None  # her words, and then somebody's own
     if known is None:
         return None
     return Echo(str(known["session"]), int(known["hops"]), float(known["at"]), said.short)
