@@ -167,7 +167,8 @@ def with_worries(page: str, worries: Iterable[Mapping[str, Json]]) -> str:
     ours = worry_lines(page)
     if sorted(line.strip() for line in ours) == sorted(lines):
         return page
-    kept = "\n".join(line for line in page.splitlines() if line not in ours).strip("\n")
+    left = "\n".join(line for line in page.splitlines() if line not in ours)
+    kept = re.sub(r"\n{3,}", "\n\n", left).strip("\n")
     if not lines:
         return f"{kept}\n"
     section = _SECTION.search(kept)
