@@ -434,6 +434,7 @@ class World:
             place_of=self.self_log.places.get,
             seen=self.claims.get,
             assemble=assemble,
+            kept=lambda prefix: {k: v for k, v in self.claims.items() if k.startswith(prefix)},
         )
 
     def take(self, outcome: Outcome) -> None:

@@ -30,6 +30,7 @@ def test_the_shipped_topology_is_wired_without_a_warning(tmp_path: Path) -> None
         "memory_consolidator",
         "heartbeat",
         "timer_scheduler",
+        "loop_breaker",
     ]
     assert wiring_warnings(declared) == []
     edges = {(e.source, e.directory, e.target) for e in wiring(declared)}

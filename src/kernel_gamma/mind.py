@@ -45,6 +45,7 @@ from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.ports import Clock, Ids, Model
 from kernel_gamma.errors import Fenced, SettingsError, Stop, TruthError
 from kernel_gamma.keeping import Keeping
+from kernel_gamma.loops.circuits import LOOPS, open_loops
 from kernel_gamma.model.gateway import ModelGateway
 from kernel_gamma.model.offline import OFFLINE_NOTICE, ONLINE_NOTICE, calls_itself_offline
 from kernel_gamma.nodes.base import NodePorts
@@ -223,6 +224,7 @@ class Mind:
             signal=lambda path: read_signal(self.data, path),
             last_happening=self._inquiries.last_happening,
             triggers_made=lambda: triggers_made(self.data),
+            kept=lambda prefix: {**self._inquiries.kept(prefix), **self.bus.kept_ahead(prefix)},
         )
 
     async def _assemble(self, request: Request) -> Assembled:
@@ -437,6 +439,7 @@ class Mind:
             "stalled": self.bus.disk.stall_reason or None,
             "durability": self.settings.bus.durability,
             "context": self.keeping.sums.as_json(),
+            "open_loops": open_loops(self._inquiries.kept(LOOPS), self.clock.now()),
         }
 
     def _write_status(self, *, running: bool = True, watcher: tuple[str, str] | None = None) -> None:

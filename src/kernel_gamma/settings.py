@@ -168,6 +168,30 @@ class LoopSettings(_Section):
 
     max_hops: Annotated[int, Field(ge=0)] = 3
     """Past this many passes from action back to event a trace is perceived, not acted on."""
+    own_names: tuple[str, ...] = ()
+    """Names she goes by elsewhere, beside `mind` and `self`: her words under one of them come from nobody."""
+    max_echoes: Annotated[int, Field(ge=0)] = 2
+    """So many echoes of her own words in a row are perceived; the next one opens the source's circuit."""
+    echo_hours: Annotated[float, Field(ge=0)] = 24.0
+    """How long her own words are known when they come back; 0 = echoes are not looked for."""
+    window_sec: Annotated[float, Field(gt=0)] = 600.0
+    """Echoes and turns further apart than this are no loop."""
+    max_turns: Annotated[int, Field(ge=1)] = 30
+    """So often she acts for one source within the window while nobody else speaks; then its circuit opens."""
+    circuit_sec: Annotated[float, Field(gt=0)] = 60.0
+    """First pause of an open circuit; doubles each time it opens again."""
+    circuit_max_sec: Annotated[float, Field(gt=0)] = 3600.0
+    """Longest pause of an open circuit."""
+    fold_after: Annotated[int, Field(ge=1)] = 3
+    """So many near-identical events of one source are perceived one by one; never counts for messages."""
+    fold_window_sec: Annotated[float, Field(ge=0)] = 600.0
+    """The further ones are told as one event after this time; doubles while they go on; 0 = no folding."""
+    fold_max_sec: Annotated[float, Field(gt=0)] = 3600.0
+    """Longest time over which near-identical events are folded."""
+    rumination_hours: Annotated[float, Field(ge=0)] = 6.0
+    """A passage that says again what two others of this time said is not written a third time; 0 = it is."""
+    worry_hours: Annotated[float, Field(gt=0)] = 24.0
+    """An open worry that has not come back for so long leaves state.md."""
 
 
 class ActionSettings(_Section):

@@ -23,6 +23,7 @@ from kernel_gamma.nodes.agents.memory_consolidator import MemoryConsolidator
 from kernel_gamma.nodes.base import Node
 from kernel_gamma.nodes.routers.command_dispatcher import CommandDispatcher
 from kernel_gamma.nodes.routers.heartbeat_generator import HeartbeatGenerator
+from kernel_gamma.nodes.routers.loop_breaker import LoopBreaker
 from kernel_gamma.nodes.routers.message_preprocessor import MessagePreprocessor
 from kernel_gamma.nodes.routers.timer_scheduler import TimerScheduler
 
@@ -36,6 +37,7 @@ BUILT_IN: Mapping[str, type[Node]] = {
     "MemoryConsolidator": MemoryConsolidator,
     "HeartbeatGenerator": HeartbeatGenerator,
     "TimerScheduler": TimerScheduler,
+    "LoopBreaker": LoopBreaker,
 }
 """Classes that may be named without their module."""
 

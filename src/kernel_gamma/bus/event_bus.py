@@ -379,12 +379,17 @@ class FileEventBus:
 
     def _stands(self, plan: Plan) -> None:
         for claim in plan.claims:
-            self._claims.pop(claim.key, None)
+            if self._claims.get(claim.key) is claim.value:  # else a later commit renews it
+                del self._claims[claim.key]
         self._ports.stands(plan)
 
     def claimed_ahead(self, key: str) -> Mapping[str, Json] | None:
         """What a commit that does not stand yet claims under a key."""
         return self._claims.get(key)
+
+    def kept_ahead(self, prefix: str) -> dict[str, Mapping[str, Json]]:
+        """The same for all keys that begin so."""
+        return {key: value for key, value in self._claims.items() if key.startswith(prefix)}
 
     def _refused(self, flight: Flight, plan: Plan) -> None:
         self._stands(plan)

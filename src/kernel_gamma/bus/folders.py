@@ -44,6 +44,7 @@ SKELETON = (
     "heartbeat",
     "rhythm/triggers",
     "control",
+    "loops/tripped",
     "tools",
     "approvals/pending",
     DEAD_LETTER,

@@ -12,7 +12,14 @@ from kernel_gamma.bus.records import passage_bound
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, PassagePlace
 
-__all__ = ["Inquiries"]
+__all__ = ["Inquiries", "claims_under"]
+
+
+def claims_under(ledger: Ledger, prefix: str, now: datetime) -> dict[str, Mapping[str, Json]]:
+    """Key -> what was claimed under it, for all keys that begin with `prefix` and have not expired."""
+    after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    rows = ledger.all("claims_between", prefix, after, now.timestamp())
+    return {key: json.loads(value) for key, value in rows}
 
 
 class Inquiries:
@@ -27,6 +34,10 @@ class Inquiries:
         row = self._ledger.one("claim", key, self._clock.now().timestamp())
         found: Mapping[str, Json] | None = json.loads(row[0]) if row else None
         return found
+
+    def kept(self, prefix: str) -> dict[str, Mapping[str, Json]]:
+        """What was claimed under all keys that begin so and has not expired."""
+        return claims_under(self._ledger, prefix, self._clock.now())
 
     def place_of(self, passage_id: str) -> PassagePlace | None:
         """Where a passage was put."""

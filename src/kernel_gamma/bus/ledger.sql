@@ -182,6 +182,15 @@ INSERT INTO claims (key, value, expires_at) VALUES (?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at
 WHERE claims.expires_at <= ?;
 
+-- name: renew_claim
+-- Remember this under a key, whatever was remembered.
+INSERT INTO claims (key, value, expires_at) VALUES (?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at;
+
+-- name: claims_between
+-- What was claimed under the keys from one up to another.
+SELECT key, value FROM claims WHERE key >= ? AND key < ? AND expires_at > ? ORDER BY key;
+
 -- name: claim
 -- What was claimed under a key.
 SELECT value FROM claims WHERE key = ? AND expires_at > ?;

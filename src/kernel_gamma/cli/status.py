@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from kernel_gamma.bus.folders import DEAD_LETTER, INBOX, STATUS_FILE, TAKEN, directory_of
+from kernel_gamma.bus.inquiries import claims_under
 from kernel_gamma.bus.lock import holder
 from kernel_gamma.bus.watcher import ignored
 from kernel_gamma.cli.home import Place, hint, open_place, read_ledger
@@ -30,6 +31,7 @@ from kernel_gamma.cli.terminal import (
     say,
 )
 from kernel_gamma.errors import SettingsError
+from kernel_gamma.loops.circuits import LOOPS, open_loops
 from kernel_gamma.model.roles import Roles
 from kernel_gamma.rhythm.clock import SystemClock
 from kernel_gamma.topology import load_topology
@@ -80,7 +82,7 @@ def status_of(place: Place) -> dict[str, Any]:
         "approvals": None,
         "static_drift": _static_drift(place),
         "context": fresh.get("context"),
-        "open_loops": None,
+        "open_loops": _open_loops(place),
         "next_slots": _next_slots(place),
         "stalled": fresh.get("stalled"),
         "watcher": fresh.get("watcher"),
@@ -184,6 +186,16 @@ def _tokens_today(place: Place) -> tuple[int | None, str | None]:
     return int(row[0]) if row else 0, None
 
 
+def _open_loops(place: Place) -> list[dict[str, Any]] | None:
+    """Circuits and worries as the ledger knows them; None when it cannot be read."""
+    now = place.clock.now()
+    try:
+        with read_ledger(place.data) as ledger:
+            return open_loops(claims_under(ledger, LOOPS, now), now) if ledger is not None else []
+    except (Failed, SettingsError):
+        return None
+
+
 def _nodes(place: Place, written: dict[str, Any], state: str) -> dict[str, Any]:
     """The nodes of the topology while no daemon speaks for them; errors are those of its last life."""
     told = written.get("nodes")
@@ -243,6 +255,8 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
         say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
+    for loop in found["open_loops"] or ():
+        say(f"loop     {_loop_in_words(loop)}", "yellow")
     if found["dead_letters"]:
         aside = counted(found["dead_letters"], "file")
         say(f"aside    {aside} ({hint(place.home, 'dead-letter list')})", "yellow")
@@ -250,6 +264,14 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     print_table(["queue", "files"], [[name, str(count)] for name, count in found["queues"].items()])
     say()
     print_table(["node", "status", "until", "last error"], [_row(*node) for node in found["nodes"].items()])
+
+
+def _loop_in_words(loop: dict[str, Any]) -> str:
+    if loop["kind"] == "rumination":
+        return f"rumination: {loop['text'].removeprefix('- ')} ({counted(loop['held'], 'time')} not written)"
+    until = f" until {loop['until']}" if loop["state"] == "open" else ""
+    kept = f"{counted(loop['held'], 'event')} kept back"
+    return f"{loop['kind']} with {loop['source']} in {loop['session']}: {loop['state']}{until}, {kept}"
 
 
 def _tokens_in_words(place: Place, found: dict[str, Any]) -> str:

@@ -206,6 +206,8 @@ class Claim:
     value: Mapping[str, Json]
     """What `NodePorts.seen` answers until then."""
     hours: float
+    renew: bool = False
+    """Takes the place of what is remembered under the key; False: what is remembered stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +233,10 @@ class Finish:
     """This delivery is done. Deliveries an Outcome does not name are finished too."""
 
     delivery: Delivery
+    reason: str = ""
+    """Why nothing was emitted for it; `kgamma trace` shows it in place of `done`."""
+    ids: tuple[str, ...] = ()
+    """Events and traces that ended here: the file is found under them too."""
 
 
 @dataclass(frozen=True, slots=True)

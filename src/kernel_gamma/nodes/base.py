@@ -75,6 +75,8 @@ class NodePorts:
     """The number of the newest event or action that is not of the rhythm itself; 0: none."""
     triggers_made: Callable[[], Sequence[str]] = lambda: ()
     """Names of the triggers that stand or have been done."""
+    kept: Callable[[str], Mapping[str, Mapping[str, Json]]] = lambda prefix: {}
+    """`seen` for all keys that begin so; for a handful of them."""
 
 
 def most_told(settings: Settings) -> int:
