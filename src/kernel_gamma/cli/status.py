@@ -79,6 +79,9 @@ def status_of(place: Place) -> dict[str, Any]:
         "approvals": None,
         "static_drift": _static_drift(place),
         "context": fresh.get("context"),
+        "measures": fresh.get("measures"),
+        "alerts": fresh.get("alerts"),
+        "stale": fresh.get("stale"),
         "open_loops": None,
         "next_slots": None,
         "stalled": fresh.get("stalled"),
@@ -231,6 +234,7 @@ def _show(place: Place, found: dict[str, Any]) -> None:
         say(f"stalled  {found['stalled']}", "red")
     if found["last_error"]:
         say(f"error    {as_called(found['last_error'])}", "red")
+    _show_health(found)
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
         say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
@@ -241,6 +245,14 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     print_table(["queue", "files"], [[name, str(count)] for name, count in found["queues"].items()])
     say()
     print_table(["node", "status", "until", "last error"], [_row(*node) for node in found["nodes"].items()])
+
+
+def _show_health(found: dict[str, Any]) -> None:
+    """What the inspector and the dead_letter_router found last."""
+    for alert in found["alerts"] or ():
+        say(f"alert    {alert['text']}", "red" if alert["severity"] == "core" else "yellow")
+    if stale := [f"{key.replace('_', ' ')} {n}" for key, n in (found["stale"] or {}).items() if n]:
+        say(f"stale    {', '.join(stale)}")
 
 
 def _tokens_in_words(place: Place, found: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+from kernel_gamma.contracts.alerts import Inspection, Look
 from kernel_gamma.contracts.context import Assembled, Request
 from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
 from kernel_gamma.contracts.envelope import Json
@@ -48,6 +49,14 @@ class BatchRule:
     """Sum of `weigh`; the first delivery is always taken."""
 
 
+async def _measured_nothing() -> Mapping[str, Json]:
+    return {}
+
+
+async def _inspected_nothing(look: Look) -> Inspection:
+    return Inspection()
+
+
 @dataclass(frozen=True, slots=True)
 class NodePorts:
     """Everything a node may reach."""
@@ -66,6 +75,10 @@ class NodePorts:
     """What was claimed under a dedupe key (effects.Claim) and has not expired."""
     assemble: Callable[[Request], Awaitable[Assembled]]
     """The prompt for a request. Raises TooLarge."""
+    measures: Callable[[], Awaitable[Mapping[str, Json]]] = _measured_nothing
+    """Queues, process and disk in numbers; the status has them from then on (measures.py)."""
+    inspect: Callable[[Look], Awaitable[Inspection]] = _inspected_nothing
+    """Look at the mind's own health, without a call of a model (inspections.py)."""
 
 
 def most_told(settings: Settings) -> int:
@@ -122,10 +135,13 @@ class Node:
         Asked again after each beat, after each batch it handled, and at least once a minute, so that a
         clock that is set anew is noticed. By default the next multiple of `every_sec`.
         """
-        if self.every_sec is None:
-            return None
-        past = (now.timestamp() // self.every_sec + 1) * self.every_sec
-        return datetime.fromtimestamp(past, now.tzinfo)
+        return None if self.every_sec is None else self.next_multiple(now, self.every_sec)
+
+    def next_multiple(self, now: datetime, every_sec: float) -> datetime:
+        """The next multiple of `every_sec` since the epoch; in a trial at least a real second goes by."""
+        clock = self.ports.settings.clock
+        every = max(every_sec, clock.rate if clock.trial else 0.0)
+        return datetime.fromtimestamp((now.timestamp() // every + 1) * every, now.tzinfo)
 
     async def beat(self, batch: Batch, at: datetime) -> Outcome:
         """Decide because it is time. `batch` has no deliveries; its id names the node and the moment `at`.
