@@ -128,9 +128,11 @@ class Circuit:
     async def _keep_time(self, node: Node) -> None:
         """Call a node whenever its time has come."""
         ran: dict[str, int] = {}
+        planned: datetime | None = None
         while not self._stopping:
             self._phase("taking")
-            at = node.next_beat(self._clock.now())
+            at = self._next_beat(node, planned)
+            planned = at
             left = _ASKED_AGAIN_SEC if at is None else (at - self._clock.now()).total_seconds() / self._rate
             if at is None or left > 0:
                 self._waiting.add(node.id)
@@ -138,12 +140,22 @@ class Circuit:
                 continue
             self._waiting.discard(node.id)
             pause = await self._beat(node, self._batch_of(node, at, ran), at)
+            planned = None
             if pause == 0:
                 ran[_name_of(node, at)] = ran.get(_name_of(node, at), 0) + 1
             else:
                 self._phase("taking")
                 self._waiting.add(node.id)
                 await asyncio.sleep(pause)
+
+    def _next_beat(self, node: Node, planned: datetime | None) -> datetime | None:
+        """The next multiple of a pace is always ahead: the one that was waited for is kept until it came."""
+        now = self._clock.now()
+        at = node.next_beat(now)
+        by_pace = type(node).next_beat is Node.next_beat
+        if by_pace and planned is not None and planned.timestamp() <= now.timestamp():
+            return planned
+        return at
 
     async def _rest(self, node: Node, seconds: float) -> None:
         awake = self._awake[node.id]

@@ -152,10 +152,10 @@ class Inspections:
         report.facts["breaker"] = state
         if state == "half_open":
             return  # neither well nor ill: the next look tells
-        report.check("model.away")
+        report.check("endpoint.away")
         if state == "open":
             said = f": {model['last_error']}" if model.get("last_error") else ""
-            report.find("model.away", f"the language model does not answer{said}"[:400])
+            report.find("endpoint.away", f"the language model does not answer{said}"[:400])
 
     def _watcher(self, report: _Report, mode: str, reason: str) -> None:
         report.facts["watcher"] = mode

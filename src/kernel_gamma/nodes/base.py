@@ -133,15 +133,18 @@ class Node:
         """When `beat` is wanted next; at once if that is not after `now`. None: not as things stand.
 
         Asked again after each beat, after each batch it handled, and at least once a minute, so that a
-        clock that is set anew is noticed. By default the next multiple of `every_sec`.
+        clock that is set anew is noticed. By default the next multiple of its pace.
         """
-        return None if self.every_sec is None else self.next_multiple(now, self.every_sec)
-
-    def next_multiple(self, now: datetime, every_sec: float) -> datetime:
-        """The next multiple of `every_sec` since the epoch; in a trial at least a real second goes by."""
+        every = self.pace()
+        if every is None:
+            return None
         clock = self.ports.settings.clock
-        every = max(every_sec, clock.rate if clock.trial else 0.0)
+        every = max(every, clock.rate if clock.trial else 0.0)  # in a trial a real second goes by, at least
         return datetime.fromtimestamp((now.timestamp() // every + 1) * every, now.tzinfo)
+
+    def pace(self) -> float | None:
+        """Seconds between beats: `every_sec`, unless a setting has another."""
+        return self.every_sec
 
     async def beat(self, batch: Batch, at: datetime) -> Outcome:
         """Decide because it is time. `batch` has no deliveries; its id names the node and the moment `at`.

@@ -14,8 +14,10 @@ __all__ = ["DeadLetterRouter"]
 class DeadLetterRouter(Node):
     """Alerts when something became stale and when it is taken up; the counts stand in the status."""
 
-    def next_beat(self, now: datetime) -> datetime:
-        return self.next_multiple(now, self.ports.settings.dead_letter_router.every_sec)
+    every_sec = 300.0
+
+    def pace(self) -> float:
+        return self.ports.settings.dead_letter_router.every_sec
 
     async def beat(self, batch: Batch, at: datetime) -> Outcome:
         found = await self.ports.inspect("stale")

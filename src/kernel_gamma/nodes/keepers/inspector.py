@@ -16,13 +16,15 @@ __all__ = ["Inspector"]
 class Inspector(Node):
     """One record an hour, and alerts only when something opened or closed. It never wakes the mind."""
 
+    every_sec = 3600.0
+
     def __init__(self, node_id: str, ports: NodePorts, config: Mapping[str, Json]) -> None:
         super().__init__(node_id, ports, config)
         self._day: date | None = None
         """The local day of the last inspection with the slow checks."""
 
-    def next_beat(self, now: datetime) -> datetime:
-        return self.next_multiple(now, self.ports.settings.inspector.every_sec)
+    def pace(self) -> float:
+        return self.ports.settings.inspector.every_sec
 
     async def beat(self, batch: Batch, at: datetime) -> Outcome:
         day = at.astimezone(self.ports.clock.zone).date()

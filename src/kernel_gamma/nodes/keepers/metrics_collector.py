@@ -16,14 +16,16 @@ __all__ = ["MetricsCollector"]
 class MetricsCollector(Node):
     """The status has what each beat measured; a record is made once an hour, if something happened."""
 
+    every_sec = 60.0
+
     def __init__(self, node_id: str, ports: NodePorts, config: Mapping[str, Json]) -> None:
         super().__init__(node_id, ports, config)
         self._hour: float | None = None
         """The last one that was looked at for a record, in multiples of `record_every_sec`."""
         self._moved: tuple[Any, ...] | None = None
 
-    def next_beat(self, now: datetime) -> datetime:
-        return self.next_multiple(now, self.ports.settings.metrics.every_sec)
+    def pace(self) -> float:
+        return self.ports.settings.metrics.every_sec
 
     async def beat(self, batch: Batch, at: datetime) -> Outcome:
         measures = dict(await self.ports.measures())
