@@ -259,7 +259,7 @@ def test_a_clock_that_is_set_anew_is_told_once(body: Body, seconds: float) -> No
     assert body.codes() == []
     body.clock.advance(seconds)
     body.clock.elapsed -= seconds
-    assert body.codes() == ["clock.jumped"]
+    assert body.codes() == ["time.jumped"]
     body.clock.advance(3600)
     assert body.codes() == []
 

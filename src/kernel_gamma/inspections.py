@@ -170,10 +170,10 @@ class Inspections:
         (then, before), self._at = self._at, (self._clock.now(), self._clock.monotonic())
         jump = (self._at[0] - then).total_seconds() - (self._at[1] - before)
         report.facts["clock_jump_sec"] = round(jump, 1)
-        report.check("clock.jumped")
+        report.check("time.jumped")
         if abs(jump) > self._settings.inspector.clock_jump_sec:
             text = f"the clock jumped by {jump:.0f} s: it was set anew, or the machine slept"
-            report.find("clock.jumped", text)
+            report.find("time.jumped", text)
 
     def _static(self, report: _Report) -> None:
         lock = read_lock(self._home.root)
