@@ -31,6 +31,7 @@ class InstantModel:
         trace_id: str,
         schema: Mapping[str, Json] | None = None,
         for_people: bool = True,
+        rule: str = "",
     ) -> Reply:
         self.calls += 1
         last = turns[-1].text

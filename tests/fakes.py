@@ -134,6 +134,7 @@ class Call:
     trace_id: str
     schema: Mapping[str, Json] | None
     for_people: bool
+    rule: str = ""
 
     @property
     def last(self) -> str:
@@ -158,8 +159,9 @@ class ScriptedModel:
         trace_id: str,
         schema: Mapping[str, Json] | None = None,
         for_people: bool = True,
+        rule: str = "",
     ) -> Reply:
-        self.calls.append(Call(role, tuple(turns), agent, trace_id, schema, for_people))
+        self.calls.append(Call(role, tuple(turns), agent, trace_id, schema, for_people, rule))
         if not self.answers:
             raise AssertionError(f"call {len(self.calls)} was not scripted")
         answer = self.answers.pop(0)
@@ -432,6 +434,7 @@ class World:
             place_of=self.self_log.places.get,
             seen=self.claims.get,
             assemble=assemble,
+            kept=lambda prefix: {k: v for k, v in self.claims.items() if k.startswith(prefix)},
         )
 
     def take(self, outcome: Outcome) -> None:

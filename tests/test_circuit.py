@@ -368,3 +368,18 @@ async def test_a_batch_of_its_own_asks_a_node_for_its_next_beat_anew(tmp_path: P
     async with Rig(tmp_path, {"a": Woken}) as rig:
         rig.drop("e.json", {"text": "x"})
         await rig.until(lambda: len(rig.said()) == 1)
+
+
+async def test_a_node_with_a_pace_beats_at_every_multiple_of_it(tmp_path: Path) -> None:
+    class Paced(Node):
+        every_sec = 0.05
+        emit = ("outbox/out/out_*.json",)
+
+        async def beat(self, batch: Batch, at: datetime) -> Outcome:
+            said = {"said": {"text": f"{round(at.timestamp() / 0.05)}"}}
+            return Outcome.of(Emit(directory="outbox/out", payload=said))
+
+    async with Rig(tmp_path, {"a": Paced}) as rig:
+        await rig.until(lambda: len(rig.said()) >= 3)
+        said = rig.said()
+    assert len(set(said)) == len(said)

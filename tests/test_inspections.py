@@ -81,18 +81,18 @@ async def test_drift_is_an_alert_once_also_across_a_restart_and_over_when_it_is_
     async with alive(tmp_path, **often) as mind:
         whole = identity.read_bytes()
         identity.write_bytes(whole + b"\n")
-        await until(lambda: shown(mind) == ["static.drift:config/identity.json"])
+        await until(lambda: shown(mind) == ["drift:config/identity.json"])
         await until(lambda: alerts(mind))
-    opened = ["open static.drift:config/identity.json"]
+    opened = ["open drift:config/identity.json"]
     async with alive(tmp_path, **often) as mind:
-        assert [one["code"] for one in mind.status()["alerts"]] == ["static.drift:config/identity.json"]
+        assert [one["code"] for one in mind.status()["alerts"]] == ["drift:config/identity.json"]
         looks = mind.keeping.store.categories()["inspection"]
         await until(lambda: mind.keeping.store.categories()["inspection"] > looks + 1)
         assert alerts(mind) == opened
         identity.write_bytes(whole)
         await until(lambda: len(alerts(mind)) > 1)
         await until(lambda: not shown(mind))
-        assert alerts(mind) == [*opened, "closed static.drift:config/identity.json"]
+        assert alerts(mind) == [*opened, "closed drift:config/identity.json"]
 
 
 def files_of(data: Path) -> list[str]:

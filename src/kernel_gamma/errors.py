@@ -5,7 +5,8 @@ KernelError
 │   └── Unusable      the model's answer was no answer; a batch is split first
 ├── Park          nothing is wrong with the input: the node waits, the queue stays
 │   ├── ModelDown     endpoint away, refusing or out of quota
-│   ├── BudgetSpent   the day's tokens are used up
+│   ├── BudgetSpent   the day's tokens or money are used up
+│   ├── QuietHours    only messages from people are thought about now
 │   └── DiskFull      nothing more can be written
 ├── Poison        this input can never succeed: dead-letter
 │   └── TooLarge      it does not fit into a prompt, whatever is left out
@@ -33,6 +34,7 @@ __all__ = [
     "ModelDown",
     "Park",
     "Poison",
+    "QuietHours",
     "Retry",
     "SettingsError",
     "Stop",
@@ -73,11 +75,15 @@ class Unusable(Retry):
 
 
 class Park(KernelError):
-    """The node must wait until `until` (aware); no attempt is counted, nothing is dropped."""
+    """The node must wait until `until` (aware); no attempt is counted, nothing is dropped.
 
-    def __init__(self, reason: str, *, until: datetime) -> None:
+    With `holds_all` False only these inputs wait; the node goes on with those of other sessions.
+    """
+
+    def __init__(self, reason: str, *, until: datetime, holds_all: bool = True) -> None:
         super().__init__(reason)
         self.until = until
+        self.holds_all = holds_all
 
 
 class ModelDown(Park):
@@ -86,6 +92,10 @@ class ModelDown(Park):
 
 class BudgetSpent(Park):
     """The day's budget does not cover this call."""
+
+
+class QuietHours(Park):
+    """Nobody waits for this call, and it is no time for others."""
 
 
 class DiskFull(Park):

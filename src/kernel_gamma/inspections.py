@@ -182,10 +182,10 @@ class Inspections:
         places = Places(self._settings.static.paths)
         drift = drift_between(lock, files_on_disk(self._home.root, places), places)
         report.facts["static_drift"] = [one.file for one in drift]
-        report.check("static.drift")
+        report.check("drift")
         for one in drift:
             said = _DRIFT.get(one.kind, "was changed")
-            report.find(f"static.drift:{one.file}", f"{one.file} {said}, and nobody has approved that")
+            report.find(f"drift:{one.file}", f"{one.file} {said}, and nobody has approved that")
 
     # ---- every day
 

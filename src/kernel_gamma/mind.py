@@ -30,6 +30,7 @@ from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.plan import Plan
 from kernel_gamma.bus.records import Committed
 from kernel_gamma.bus.room import wait_for_room
+from kernel_gamma.bus.signals import read_signal, triggers_made
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
 from kernel_gamma.bus.tidying import Tidying, TidyingPorts
@@ -46,6 +47,7 @@ from kernel_gamma.contracts.ports import Clock, Ids, Model
 from kernel_gamma.errors import Fenced, SettingsError, Stop, TruthError
 from kernel_gamma.inspections import Inspections, Seen
 from kernel_gamma.keeping import Keeping
+from kernel_gamma.loops.circuits import LOOPS, open_loops
 from kernel_gamma.measures import Measures
 from kernel_gamma.model.gateway import ModelGateway
 from kernel_gamma.model.offline import OFFLINE_NOTICE, ONLINE_NOTICE, calls_itself_offline
@@ -53,6 +55,7 @@ from kernel_gamma.nodes.base import NodePorts
 from kernel_gamma.prompts import Prompts
 from kernel_gamma.rhythm.clock import clock_for
 from kernel_gamma.rhythm.ids import UlidIds
+from kernel_gamma.rhythm.rules import read_rules
 from kernel_gamma.self_stream.pages import PageFiles
 from kernel_gamma.self_stream.passages import render
 from kernel_gamma.self_stream.past import PastFiles
@@ -162,8 +165,6 @@ class Mind:
         self._inspections = Inspections(
             self.home, settings, self.data, self.clock, self.declared, self.keeping.store, self.keeping.alerts
         )
-        self._by_time = {node.id for node in self.declared if not node.watch}
-        """Nodes that time alone calls: what they commit is no load."""
         self._circuit = Circuit(self.bus, self.declared, self._ports(kill))
         self._language: Language = "zh" if settings.language == "zh" else "en"
         self._now_seen: tuple[int, int, int] | None = None
@@ -226,6 +227,11 @@ class Mind:
             place_of=self._inquiries.place_of,
             seen=lambda key: self.bus.claimed_ahead(key) or self._inquiries.seen(key),
             assemble=self._assemble,
+            rhythm=read_rules(self.home.config_dir, self.clock.zone),
+            signal=lambda path: read_signal(self.data, path),
+            last_happening=self._inquiries.last_happening,
+            triggers_made=lambda: triggers_made(self.data),
+            kept=lambda prefix: {**self._inquiries.kept(prefix), **self.bus.kept_ahead(prefix)},
             measures=self._measure,
             inspect=self._inspect,
         )
@@ -421,7 +427,7 @@ class Mind:
     def _observed(self, what: str, details: Mapping[str, Any]) -> None:
         if what == "committed":
             self._remember_changes(details["commit"])
-            if details["node"] not in self._by_time:
+            if details["batch"].deliveries:  # a beat is no load
                 self.keeping.committed(details["node"])
         elif what == "paused":
             self.keeping.waits(details["node"], str(details["reason"]))
@@ -460,6 +466,7 @@ class Mind:
             "stalled": self.bus.disk.stall_reason or None,
             "durability": self.settings.bus.durability,
             "context": self.keeping.sums.as_json(),
+            "open_loops": open_loops(self._inquiries.kept(LOOPS), self.clock.now()),
             "measures": self._measures.last,
             "alerts": self._inspections.open_alerts(),
             "stale": self._inspections.stale,

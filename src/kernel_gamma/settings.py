@@ -25,6 +25,7 @@ __all__ = [
     "MetricsSettings",
     "ModelSettings",
     "PreprocessorSettings",
+    "RhythmSettings",
     "RoleSettings",
     "Settings",
     "StaticPaths",
@@ -32,6 +33,9 @@ __all__ = [
     "StreamSettings",
     "TrustSettings",
 ]
+
+
+_HOURS = r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$"
 
 
 class _Section(BaseModel):
@@ -152,11 +156,45 @@ class ContextSettings(_Section):
     """A task that fits several types: the first of them, or one question to the role fast."""
 
 
+class RhythmSettings(_Section):
+    """Time as a sense; the rules stand in config/rhythm.yaml."""
+
+    idle: Literal["note", "perceive", "skip"] = "note"
+    """A slot before which nothing has happened: noted without a model call, perceived all the same, or not
+    even noted."""
+    day_ends_at: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = "02:00"
+    """When the mind's day ends, by the clock on the wall: what comes earlier looks back on the day before."""
+
+
 class LoopSettings(_Section):
     """What keeps a mind from exciting itself."""
 
     max_hops: Annotated[int, Field(ge=0)] = 3
     """Past this many passes from action back to event a trace is perceived, not acted on."""
+    own_names: tuple[str, ...] = ()
+    """Names she goes by elsewhere, beside `mind` and `self`: her words under one of them come from nobody."""
+    max_echoes: Annotated[int, Field(ge=0)] = 2
+    """So many echoes of her own words in a row are perceived; the next one opens the source's circuit."""
+    echo_hours: Annotated[float, Field(ge=0)] = 24.0
+    """How long her own words are known when they come back; 0 = echoes are not looked for."""
+    window_sec: Annotated[float, Field(gt=0)] = 600.0
+    """Echoes and turns further apart than this are no loop."""
+    max_turns: Annotated[int, Field(ge=1)] = 30
+    """So often she acts for one source within the window while nobody else speaks; then its circuit opens."""
+    circuit_sec: Annotated[float, Field(gt=0)] = 60.0
+    """First pause of an open circuit; doubles each time it opens again."""
+    circuit_max_sec: Annotated[float, Field(gt=0)] = 3600.0
+    """Longest pause of an open circuit."""
+    fold_after: Annotated[int, Field(ge=1)] = 3
+    """So many near-identical events of one source are perceived one by one; never counts for messages."""
+    fold_window_sec: Annotated[float, Field(ge=0)] = 600.0
+    """The further ones are told as one event after this time; doubles while they go on; 0 = no folding."""
+    fold_max_sec: Annotated[float, Field(gt=0)] = 3600.0
+    """Longest time over which near-identical events are folded."""
+    rumination_hours: Annotated[float, Field(ge=0)] = 6.0
+    """A passage that says again what two others of this time said is not written a third time; 0 = it is."""
+    worry_hours: Annotated[float, Field(gt=0)] = 24.0
+    """An open worry that has not come back for so long leaves state.md."""
 
 
 class ActionSettings(_Section):
@@ -185,7 +223,15 @@ class BudgetSettings(_Section):
     tokens_per_day: Annotated[int, Field(ge=0)] = 1_000_000
     """Prompt and answer tokens of one local day; 0 = no limit."""
     reserved_for_people: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """Share of the day that only messages from people may use."""
+    """Share of the day, of tokens and money alike, that only messages from people may use."""
+    money_per_day: Annotated[float, Field(ge=0)] = 0.0
+    """Money of one local day, in the currency of the roles' prices; 0 = no limit."""
+    per_rule: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """Rhythm rule: tokens of one local day for what its events lead to, e.g. `{hourly: 50000}`; 0 = no
+    limit."""
+    quiet_hours: Annotated[str, Field(pattern=_HOURS)] | None = None
+    """Local hours, e.g. "23:00-07:00", in which only messages from people are thought about; the rest waits
+    until they are over."""
 
 
 class Endpoint(_Section):
@@ -390,6 +436,7 @@ class Settings(_Section):
     stream: StreamSettings = StreamSettings()
     consolidate: ConsolidateSettings = ConsolidateSettings()
     context: ContextSettings = ContextSettings()
+    rhythm: RhythmSettings = RhythmSettings()
     loop: LoopSettings = LoopSettings()
     actions: ActionSettings = ActionSettings()
     trust: TrustSettings = TrustSettings()

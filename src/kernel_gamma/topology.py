@@ -25,7 +25,10 @@ from kernel_gamma.nodes.keepers.dead_letter_router import DeadLetterRouter
 from kernel_gamma.nodes.keepers.inspector import Inspector
 from kernel_gamma.nodes.keepers.metrics_collector import MetricsCollector
 from kernel_gamma.nodes.routers.command_dispatcher import CommandDispatcher
+from kernel_gamma.nodes.routers.heartbeat_generator import HeartbeatGenerator
+from kernel_gamma.nodes.routers.loop_breaker import LoopBreaker
 from kernel_gamma.nodes.routers.message_preprocessor import MessagePreprocessor
+from kernel_gamma.nodes.routers.timer_scheduler import TimerScheduler
 
 __all__ = ["BUILT_IN", "Declared", "Edge", "NodeSpec", "load_topology", "wiring", "wiring_warnings"]
 
@@ -35,6 +38,9 @@ BUILT_IN: Mapping[str, type[Node]] = {
     "Externalizer": Externalizer,
     "CommandDispatcher": CommandDispatcher,
     "MemoryConsolidator": MemoryConsolidator,
+    "HeartbeatGenerator": HeartbeatGenerator,
+    "TimerScheduler": TimerScheduler,
+    "LoopBreaker": LoopBreaker,
     "MetricsCollector": MetricsCollector,
     "DeadLetterRouter": DeadLetterRouter,
     "Inspector": Inspector,

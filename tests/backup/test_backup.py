@@ -34,13 +34,16 @@ def _mind(request: ParsedRequest) -> Answer:
     return Answer(translate(request) if request.agent == "externalizer" else narrate(request))
 
 
-@pytest.mark.parametrize("after", [20, 90])
-def test_a_backup_under_load_loses_nothing_and_doubles_nothing(tmp_path: Path, after: int) -> None:
+@pytest.mark.parametrize(("after", "durability"), [(20, "process"), (90, "process"), (50, "full")])
+def test_a_backup_under_load_loses_nothing_and_doubles_nothing(
+    tmp_path: Path, after: int, durability: str
+) -> None:
     home = make_home(tmp_path / "old 旧")
     furnish(home)
     dropper = Dropper(home)
     with ScriptedServer(_mind) as server, Nursery() as nursery:
         environ = {"OPENAI_BASE_URL": server.base_url, "CRASH_TOOL_FILE": str(home / "presses.txt")}
+        environ["KGAMMA_BUS__DURABILITY"] = durability
 
         def flow() -> None:
             for number in range(EVENTS):

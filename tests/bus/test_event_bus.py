@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness import Rig, SteppedClock, finish, forward, node_class
+from tests.harness import Rig, SteppedClock, finish, forward, node_class, text_of
 
 from kernel_gamma.bus.plan import BadOutcome
 from kernel_gamma.contracts.effects import Append, Batch, Emit, Outcome
-from kernel_gamma.errors import BudgetSpent, Retry
+from kernel_gamma.errors import BudgetSpent, QuietHours, Retry
 from kernel_gamma.nodes.base import Debounce, Node
 from kernel_gamma.rhythm.clock import SystemClock
 
@@ -238,3 +238,32 @@ async def test_memory_holds_windows_of_what_is_pending_not_all(tmp_path: Path) -
     assert rig.bus.node_states()["a"]["backlog"] <= 100
     assert len(list(pending.glob("*.json"))) >= 2900
     await rig.stop()
+
+
+async def test_inputs_that_are_put_off_hold_nobody_else_up_and_join_what_comes_for_a_person(
+    tmp_path: Path,
+) -> None:
+    told: list[list[str]] = []
+
+    async def quiet(node: Node, batch: Batch) -> Outcome:
+        texts = [text_of(delivery.document) for delivery in batch]
+        if not any("hello" in text for text in texts):
+            until = node.ports.clock.now() + timedelta(hours=8)
+            raise QuietHours("people only", until=until, holds_all=False)
+        told.append(texts)
+        return Outcome()
+
+    def key(delivery: Any) -> str:
+        return str(delivery.document["session"])
+
+    async with Rig(tmp_path, {"node": node_class(quiet, batch=8, key=key)}) as rig:
+        rig.drop("1.json", {"text": "the hour struck", "session": "rhythm"})
+        rig.drop("2.json", {"text": "it was done", "session": "alice"})
+        await rig.until(lambda: [what for what, _ in rig.heard].count("put_off") == 2)
+        await rig.until(lambda: rig.bus.blocked() == "people only")
+        rig.drop("3.json", {"text": "hello", "session": "bob"})
+        rig.drop("4.json", {"text": "hello again", "session": "alice"})
+        await rig.until(lambda: len(told) == 2)
+        assert sorted(told) == [["hello"], ["it was done", "hello again"]]
+        assert rig.bus.node_states()["node"]["backlog"] == 1
+        assert not rig.names("dead_letter")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,10 @@ def store(tmp_path: Path) -> Iterator[SqliteTruths]:
 
 
 def write(store: SqliteTruths, records: Sequence[Record]) -> None:
+    at = START + timedelta(hours=store.page(limit=1)[0])  # looks are an hour apart
     for one in records:
         trust = one.trust or "unknown"
-        store.upsert(NewTruth(value=dict(one.value), category=one.category, timestamp=START, trust=trust))
+        store.upsert(NewTruth(value=dict(one.value), category=one.category, timestamp=at, trust=trust))
 
 
 def check(store: SqliteTruths, *findings: Finding, checked: Sequence[str] = ALL) -> list[str]:
@@ -39,7 +41,7 @@ def check(store: SqliteTruths, *findings: Finding, checked: Sequence[str] = ALL)
 
 
 def shown(store: SqliteTruths) -> int:
-    return len(core_alerts(store, now=START, count=len, max_tokens=5000))
+    return len(core_alerts(store, now=START + timedelta(days=1), count=len, max_tokens=5000))
 
 
 def test_an_alert_is_written_when_it_opens_and_when_it_closes_and_never_between(store: SqliteTruths) -> None:

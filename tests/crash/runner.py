@@ -33,7 +33,10 @@ __all__ = ["main"]
 class _Unmetered:
     """What was spent, as the gateway asks it: these homes have no budget."""
 
-    def tokens_on(self, day: str) -> int:
+    def spent_on(self, day: str) -> tuple[int, float]:
+        return 0, 0.0
+
+    def tokens_of_rule(self, day: str, rule: str) -> int:
         return 0
 
 

@@ -16,7 +16,7 @@ from tests.scripted_server import Answer, ParsedRequest, Script, ScriptedServer
 
 from kernel_gamma.contracts.payloads import Attachment
 from kernel_gamma.contracts.ports import Model, Reply, Turn
-from kernel_gamma.errors import BudgetSpent, ModelDown, Poison, SettingsError, Unusable
+from kernel_gamma.errors import BudgetSpent, ModelDown, Poison, QuietHours, SettingsError, Unusable
 from kernel_gamma.model.gateway import ModelGateway
 from kernel_gamma.model.tokens import Tokens, estimate
 from kernel_gamma.settings import BudgetSettings, ModelSettings, RoleSettings, Settings
@@ -33,9 +33,17 @@ class Ledger:
     def __init__(self, **days: int) -> None:
         self.days = days
         self.default = 0
+        """Of the day the tests begin on."""
+        self.money = 0.0
+        self.rules: dict[str, int] = {}
 
-    def tokens_on(self, day: str) -> int:
-        return self.days.get(day, self.default)
+    def spent_on(self, day: str) -> tuple[int, float]:
+        if day != "2026-11-30":
+            return self.days.get(day, 0), 0.0
+        return self.days.get(day, self.default), self.money
+
+    def tokens_of_rule(self, day: str, rule: str) -> int:
+        return self.rules.get(rule, 0) if day == "2026-11-30" else 0
 
 
 class Stage:
@@ -411,3 +419,77 @@ def test_the_sdk_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, kernel_gamma.model.gateway; print('openai' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
+
+
+PRICED = RoleSettings(model="gpt-4.1-mini", price_in=1000.0, price_out=1000.0, max_output_tokens=100)
+"""A thousand tokens cost 1."""
+
+
+async def test_money_is_a_budget_too_with_a_share_kept_for_people(opened: Open) -> None:
+    stage = opened(quality=PRICED, budget=BudgetSettings(tokens_per_day=0, money_per_day=10.0))
+    stage.ledger.money = 7.95
+    with pytest.raises(BudgetSpent, match=r"budget\.money_per_day") as caught:
+        await stage.ask(for_people=False)
+    assert not caught.value.holds_all, "a person's call may still be made"
+    await stage.ask(for_people=True)
+    stage.ledger.money = 9.95
+    with pytest.raises(BudgetSpent, match="today's budget") as caught:
+        await stage.ask(for_people=True)
+    assert caught.value.holds_all
+    assert stage.server.count() == 1
+
+
+async def test_a_call_that_no_days_money_covers_names_the_setting(opened: Open) -> None:
+    stage = opened(quality=PRICED, budget=BudgetSettings(tokens_per_day=0, money_per_day=0.01))
+    with pytest.raises(BudgetSpent, match=r"budget\.money_per_day is too small for this call on any day"):
+        await stage.ask()
+    assert stage.server.count() == 0
+
+
+async def test_a_rule_that_has_spent_its_own_budget_waits_alone(opened: Open) -> None:
+    usage = {"prompt_tokens": 900, "completion_tokens": 50}
+    budget = BudgetSettings(tokens_per_day=0, per_rule={"hourly": 1200})
+    stage = opened(Answer("I am well", usage=usage), budget=budget)
+    await stage.ask(for_people=False, rule="hourly")
+    with pytest.raises(BudgetSpent, match="budget of the rule hourly") as caught:
+        await stage.ask(for_people=False, rule="hourly")
+    assert not caught.value.holds_all
+    await stage.ask(for_people=False, rule="morning")
+    await stage.ask(for_people=False)
+    await stage.ask(for_people=True, rule="hourly")
+    stage.clock.advance(24 * 3600)
+    await stage.ask(for_people=False, rule="hourly")
+    assert stage.server.count() == 5
+
+
+async def test_what_the_ledger_knows_of_a_rule_holds_after_a_restart(opened: Open) -> None:
+    stage = opened(budget=BudgetSettings(tokens_per_day=0, per_rule={"hourly": 1000}))
+    stage.ledger.rules = {"hourly": 900}
+    with pytest.raises(BudgetSpent, match="900 of 1000"):
+        await stage.ask(for_people=False, rule="hourly")
+    stage.ledger.rules = {}
+    small = opened(budget=BudgetSettings(tokens_per_day=0, per_rule={"hourly": 10}))
+    with pytest.raises(BudgetSpent, match=r"budget\.per_rule\.hourly is too small"):
+        await small.ask(for_people=False, rule="hourly")
+
+
+async def test_in_quiet_hours_only_people_are_answered(opened: Open) -> None:
+    stage = opened(budget=BudgetSettings(quiet_hours="23:00-11:00"))
+    with pytest.raises(QuietHours, match=r"budget\.quiet_hours") as caught:
+        await stage.ask(for_people=False)
+    assert caught.value.until.isoformat() == "2026-11-30T11:00:00+08:00"
+    assert not caught.value.holds_all
+    await stage.ask(for_people=True)
+    stage.clock.advance(3600)
+    await stage.ask(for_people=False)
+    assert stage.server.count() == 2
+
+
+async def test_a_clock_set_back_over_midnight_opens_nothing_anew(opened: Open) -> None:
+    stage = opened(budget=BudgetSettings(tokens_per_day=10_000))
+    stage.ledger.default = 100
+    stage.ledger.days = {"2026-12-01": 9900}
+    with pytest.raises(BudgetSpent):
+        await stage.ask()
+    stage.ledger.days = {"2027-12-01": 9900}  # a clock that was a year ahead does not hold anything up
+    await stage.ask()

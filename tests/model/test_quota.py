@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kernel_gamma.model.quota import allow, day_of, left, needed_per_day, next_midnight
+from kernel_gamma.model.quota import allow, day_of, fits, left, needed_per_day, next_midnight, quiet_until
 
 
 def may(spent: int, wanted: int, *, people: bool) -> bool:
@@ -50,3 +50,39 @@ def test_the_day_ends_at_local_midnight_also_when_the_clocks_change() -> None:
         "2026-12-01T00:00:00+01:00"
     )
     assert next_midnight(datetime(2026, 3, 29, 12, tzinfo=paris)).isoformat() == ("2026-03-30T00:00:00+02:00")
+
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def until(hours: str, *at: int, fold: int = 0) -> str | None:
+    found = quiet_until(datetime(*at, tzinfo=PARIS, fold=fold), hours)
+    return None if found is None else found.isoformat()
+
+
+def test_quiet_hours_may_lie_across_midnight() -> None:
+    assert until("23:00-07:00", 2026, 11, 30, 22, 59) is None
+    assert until("23:00-07:00", 2026, 11, 30, 23, 0) == "2026-12-01T07:00:00+01:00"
+    assert until("23:00-07:00", 2026, 12, 1, 6, 59) == "2026-12-01T07:00:00+01:00"
+    assert until("23:00-07:00", 2026, 12, 1, 7, 0) is None
+    assert until("12:00-14:00", 2026, 12, 1, 13, 0) == "2026-12-01T14:00:00+01:00"
+    assert until("12:00-14:00", 2026, 12, 1, 14, 0) is None
+    assert quiet_until(datetime(2026, 12, 1, 3, tzinfo=PARIS), None) is None
+
+
+def test_quiet_hours_on_the_days_when_the_clocks_change() -> None:
+    assert until("22:00-06:00", 2026, 3, 29, 3, 30) == "2026-03-29T06:00:00+02:00"
+    assert until("22:00-06:00", 2026, 10, 25, 2, 30, fold=1) == "2026-10-25T06:00:00+01:00"
+    # 02:30 comes twice that night: the quiet hours end with the first and do not begin again
+    assert until("22:00-02:30", 2026, 10, 25, 2, 10) == "2026-10-25T02:30:00+02:00"
+    assert until("22:00-02:30", 2026, 10, 25, 2, 10, fold=1) is None
+    # 02:30 does not come at all: they end half an hour after the leap
+    assert until("22:00-02:30", 2026, 3, 29, 3, 10) == "2026-03-29T03:30:00+02:00"
+    assert until("22:00-02:30", 2026, 3, 29, 3, 30) is None
+
+
+def test_money_is_checked_like_tokens() -> None:
+    assert fits(0.7, 0.1, limit=1.0, reserved_share=0.2)
+    assert not fits(0.7, 0.2, limit=1.0, reserved_share=0.2)
+    assert fits(0.7, 0.2, limit=1.0)
+    assert fits(1e9, 1e9, limit=0.0, reserved_share=0.2)

@@ -39,6 +39,8 @@ class Entry(Generic[T]):
     """Monotonic seconds of the next try."""
     free: bool = True
     """Not held by the debounce."""
+    put_off: bool = False
+    """It waits until `not_before` for no fault of its own: at once again when more of its key arrives."""
     batch: str | None = None
     """Belongs to a batch that was stored before: handed over with its members, unchanged."""
 
@@ -89,12 +91,16 @@ class Mailbox(Generic[T]):
             lane = self._lanes[entry.key] = _Lane()
         if self._hold is not None and self._hold.quiet_sec > 0:
             self._debounce(entry, lane, self._hold, now)
+        again = bool(lane.entries) and lane.entries[0].put_off
+        for waiting in lane.entries if again else ():
+            if waiting.put_off:
+                waiting.put_off, waiting.not_before = False, 0.0
         late = bool(lane.entries) and lane.entries[-1].seq > entry.seq
         lane.entries.append(entry)
         if late:
             lane.entries = deque(sorted(lane.entries, key=lambda e: e.seq))
         self.size += 1
-        if len(lane.entries) == 1 or late or not entry.free:
+        if len(lane.entries) == 1 or late or again or not entry.free:
             self._schedule(entry.key, lane, now)
 
     def _debounce(self, entry: Entry[T], lane: _Lane[T], hold: Hold, now: float) -> None:
@@ -138,6 +144,8 @@ class Mailbox(Generic[T]):
                 heapq.heappush(self._timers, (at, key))
                 continue
             batch = self._gather(lane, now)
+            for entry in batch:
+                entry.put_off = False
             lane.busy = True
             self.size -= len(batch)
             if not any(not e.free for e in lane.entries):
@@ -199,6 +207,11 @@ class Mailbox(Generic[T]):
             self.size += 1
         for entry in back[:1]:
             self.done(entry.key, now)
+
+    def all_put_off(self, now: float) -> bool:
+        """Whether something waits, and all of it was put off until later."""
+        waiting = [lane.entries[0] for lane in self._lanes.values() if lane.entries]
+        return bool(waiting) and all(head.put_off and head.not_before > now for head in waiting)
 
     def wake_at(self) -> float | None:
         """When something held or waiting for its retry may be taken; None if nothing is."""

@@ -97,6 +97,7 @@ class FileEventBus:
         self._lanes: dict[str, Lane] = {}
         self._claims: dict[str, Mapping[str, Json]] = {}
         full = settings.bus.durability == "full"
+        rate = settings.clock.rate if settings.clock.trial else 1.0
         raw_root = os.fsencode(root)
         self._books = Books(raw_root, ports.pages, subscribers=self._subscribers)
         self._gate = Gate(root)
@@ -144,6 +145,7 @@ class FileEventBus:
                 commit=self.commit,
                 observe=ports.observe,
                 jitter=random.Random(0).random,
+                rate=rate,
             )
         )
         self._handing = Handing(
@@ -158,6 +160,7 @@ class FileEventBus:
                 flights=self._flights,
                 window=settings.bus.window,
                 step=ports.kill,
+                rate=rate,
             )
         )
         self._ledger = ledger
@@ -376,12 +379,17 @@ class FileEventBus:
 
     def _stands(self, plan: Plan) -> None:
         for claim in plan.claims:
-            self._claims.pop(claim.key, None)
+            if self._claims.get(claim.key) is claim.value:  # else a later commit renews it
+                del self._claims[claim.key]
         self._ports.stands(plan)
 
     def claimed_ahead(self, key: str) -> Mapping[str, Json] | None:
         """What a commit that does not stand yet claims under a key."""
         return self._claims.get(key)
+
+    def kept_ahead(self, prefix: str) -> dict[str, Mapping[str, Json]]:
+        """The same for all keys that begin so."""
+        return {key: value for key, value in self._claims.items() if key.startswith(prefix)}
 
     def _refused(self, flight: Flight, plan: Plan) -> None:
         self._stands(plan)
@@ -531,9 +539,12 @@ class FileEventBus:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         busy = [s for s in self._subs.values() if s.backlog]
         moves = self._tender is not None and self._tender.acceptable()
-        if moves or not busy or any(s.in_flight or s.pause_left(now, monotonic) <= 0 for s in busy):
+        if moves or not busy or any(s.in_flight for s in busy):
             return ""
-        return busy[0].pause_reason
+        reasons = [
+            s.pause_reason if s.pause_left(now, monotonic) > 0 else s.all_put_off(monotonic) for s in busy
+        ]
+        return reasons[0] if all(reasons) else ""
 
     def node_states(self) -> dict[str, dict[str, Json]]:
         """For status: what each node is doing, and what went wrong last."""

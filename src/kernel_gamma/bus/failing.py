@@ -1,6 +1,7 @@
 """What follows when a handler raised: wait, split, try again later, or set aside, as the error's class says.
 
 a fault of the folder     the node waits, no attempt is counted: no input is to blame for a page
+Park of these inputs only they are put off, the node goes on with others, no attempt is counted
 Park                      the node waits, the batch comes back unchanged, no attempt is counted
 several in the batch      split: each comes back alone, no attempt is counted
 Poison                    set aside
@@ -34,6 +35,9 @@ _OUTAGE_AFTER = 3
 """Unusable answers for this many single events in a row are an outage, not bad events."""
 _OUTAGE_FIRST_SEC = 30.0
 _OUTAGE_LONGEST_SEC = 900.0
+_PUT_OFF_LEAST_SEC = 0.1
+_PUT_OFF_MOST_SEC = 300.0
+"""Real seconds after which inputs that were put off are looked at again; no call is made for that."""
 _FOLDER_FIRST_SEC = 0.5
 _FOLDER_LONGEST_SEC = 30.0
 
@@ -54,6 +58,8 @@ class FailingPorts:
     commit: Callable[[Batch, Outcome], Awaitable[None]]
     observe: Observer
     jitter: Callable[[], float]
+    rate: float = 1.0
+    """Seconds of the mind's time that pass in one real second."""
 
 
 class Failing:
@@ -68,7 +74,9 @@ class Failing:
         """A handler raised `error`."""
         sub = flight.subscription
         sub.last_error = str(error) or type(error).__name__
-        if isinstance(error, Park):
+        if isinstance(error, Park) and not error.holds_all:
+            await self._put_off(flight, error)
+        elif isinstance(error, Park):
             self._pause(sub, error.until, str(error))
             await self.release(flight, reason=str(error))
         elif isinstance(error, OSError) and self._is_of_the_folder(error):
@@ -85,6 +93,18 @@ class Failing:
             await self._split(flight, str(error))
         else:
             await self._count_attempt(flight, error)
+
+    async def _put_off(self, flight: Flight, error: Park) -> None:
+        """Only these wait; looked at again now and then, so that a clock set anew is noticed."""
+        sub, now = flight.subscription, self._clock.now()
+        left = (error.until - now).total_seconds() / self._ports.rate
+        at = self._clock.monotonic() + min(max(left, _PUT_OFF_LEAST_SEC), _PUT_OFF_MOST_SEC)
+        for entry in flight.entries:
+            entry.put_off, entry.not_before, entry.batch = True, at, None
+        sub.put_off_for = str(error)
+        log.info("inputs are put off", node=sub.node, until=error.until.isoformat(), reason=str(error))
+        self._ports.observe("put_off", {"node": sub.node, "until": error.until, "reason": str(error)})
+        await self._release(flight, reason=str(error), batch_id=None)
 
     def _is_of_the_folder(self, error: OSError) -> bool:
         """Whether a file of the mind itself cannot be used: a read-only page, a folder in its place."""

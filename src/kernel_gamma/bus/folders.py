@@ -43,6 +43,8 @@ SKELETON = (
     OUTBOX,
     "heartbeat",
     "rhythm/triggers",
+    "control",
+    "loops/tripped",
     "tools",
     "approvals/pending",
     DEAD_LETTER,

@@ -45,6 +45,8 @@ class HandingPorts:
     """By batch id: every batch that is handed over enters it."""
     window: int
     step: Callable[[str], None]
+    rate: float = 1.0
+    """Seconds of the mind's time that pass in one real second."""
 
 
 class Handing:
@@ -94,7 +96,7 @@ class Handing:
         wake_at = sub.mailbox.wake_at()
         if pause > 0:
             # The clock may be stepped or run faster in a trial: look again before long.
-            timeout: float | None = min(pause, 5.0)
+            timeout: float | None = min(pause / self._ports.rate, 5.0)
         else:
             timeout = None if wake_at is None else max(0.0, wake_at - self._clock.monotonic())
         if timeout is None:

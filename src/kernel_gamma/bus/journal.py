@@ -69,7 +69,10 @@ class LedgerJournal:
         def finish(ledger: Ledger) -> None:
             ledger.run("journal_done", *values, batch.id, step)
             if (day := values[2]) is not None:
-                ledger.run("add_usage", day, values[5] or 0, values[6] or 0, values[8] or 0.0)
+                prompt, completion, cached, cost = (value or 0 for value in values[5:9])
+                ledger.run("add_usage", day, prompt, completion, cost)
+                who = (batch.node, values[3] or "", batch.rule)
+                ledger.run("add_spending", day, *who, prompt, completion, cached, cost)
 
         if kind == "model" and self._clock.monotonic() - begun < _CHEAP_SEC:
             self._disk.writer.submit_soon(finish)  # the commit that follows is behind it in the same queue

@@ -78,9 +78,24 @@ def _deaths_and_bytes(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE files ADD COLUMN sha256 TEXT")
 
 
+def _spending_by_node_and_rule(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE spending (day TEXT NOT NULL, node TEXT NOT NULL, role TEXT NOT NULL,"
+        " rule TEXT NOT NULL, calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,"
+        " completion_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, cost REAL NOT NULL,"
+        " PRIMARY KEY (day, node, role, rule)) WITHOUT ROWID"
+    )
+    db.execute(
+        "INSERT INTO spending SELECT day, node, coalesce(role, ''), '', count(*),"
+        " total(prompt_tokens), total(completion_tokens), total(cached_tokens), total(cost)"
+        " FROM journal WHERE day IS NOT NULL GROUP BY day, node, coalesce(role, '')"
+    )
+
+
 MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
     ("2026-11 first schema", _first_schema),
     ("2026-12 deaths while the model is asked; the bytes of what was set aside", _deaths_and_bytes),
+    ("2026-12 what was spent, by node, role and rhythm rule", _spending_by_node_and_rule),
 )
 """Applied once each, in order, each in a transaction of its own, and recorded; only forward."""
 

@@ -182,6 +182,15 @@ INSERT INTO claims (key, value, expires_at) VALUES (?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at
 WHERE claims.expires_at <= ?;
 
+-- name: renew_claim
+-- Remember this under a key, whatever was remembered.
+INSERT INTO claims (key, value, expires_at) VALUES (?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at;
+
+-- name: claims_between
+-- What was claimed under the keys from one up to another.
+SELECT key, value FROM claims WHERE key >= ? AND key < ? AND expires_at > ? ORDER BY key;
+
 -- name: claim
 -- What was claimed under a key.
 SELECT value FROM claims WHERE key = ? AND expires_at > ?;
@@ -210,9 +219,31 @@ INSERT INTO usage (day, calls, prompt_tokens, completion_tokens, cost) VALUES (?
 ON CONFLICT (day) DO UPDATE SET calls = calls + 1, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
        completion_tokens = completion_tokens + excluded.completion_tokens, cost = cost + excluded.cost;
 
--- name: tokens_on
--- Tokens of one local day.
-SELECT prompt_tokens + completion_tokens FROM usage WHERE day = ?;
+-- name: add_spending
+-- The same, by who asked and why.
+INSERT INTO spending (day, node, role, rule, calls, prompt_tokens, completion_tokens, cached_tokens, cost)
+VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?)
+ON CONFLICT (day, node, role, rule) DO UPDATE SET calls = calls + 1,
+       prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+       completion_tokens = completion_tokens + excluded.completion_tokens,
+       cached_tokens = cached_tokens + excluded.cached_tokens, cost = cost + excluded.cost;
+
+-- name: spent_on
+-- Tokens and money of one local day.
+SELECT prompt_tokens + completion_tokens, cost FROM usage WHERE day = ?;
+
+-- name: tokens_of_rule
+-- Tokens of one local day that a rhythm rule's events led to.
+SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM spending WHERE day = ? AND rule = ?;
+
+-- name: spending_on
+-- What one local day's calls cost, by node, role and rule.
+SELECT node, role, rule, calls, prompt_tokens, completion_tokens, cached_tokens, cost FROM spending
+WHERE day = ? ORDER BY prompt_tokens + completion_tokens DESC, node, role, rule;
+
+-- name: usage_since
+-- What the days from a day on cost, the newest first.
+SELECT day, calls, prompt_tokens + completion_tokens, cost FROM usage WHERE day >= ? ORDER BY day DESC;
 
 -- name: status_counts
 -- Deliveries by node and status.
@@ -387,6 +418,11 @@ PRAGMA freelist_count;
 -- name: give_back_page
 -- One free page goes back to the file system; none in a ledger from before it could.
 PRAGMA incremental_vacuum(1);
+
+-- name: last_happening
+-- The newest event or action that is not of the rhythm itself.
+SELECT seq FROM files WHERE queue IN ('pipeline/message_queue', 'pipeline/action_queue')
+AND coalesce(session_key, '') NOT LIKE 'rhythm:%' ORDER BY seq DESC LIMIT 1;
 
 -- name: accepted_from
 -- The first file of a number or a later one, and when it was accepted.

@@ -71,6 +71,7 @@ class Verdict:
     kind: str = ""
     after_sec: float | None = None
     raw: str = ""
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -229,7 +230,7 @@ def build_plan(
 def _judge(plan: Plan, effect: Finish | RetryLater | DeadLetter, batch: Batch) -> None:
     match effect:
         case Finish():
-            plan.verdicts[effect.delivery.seq] = Verdict("finished")
+            plan.verdicts[effect.delivery.seq] = Verdict("finished", effect.reason, ids=effect.ids)
             return
         case RetryLater():
             verdict = Verdict("retry", effect.reason, after_sec=effect.after_sec)

@@ -134,7 +134,11 @@ class Books:
         self._add_passages(ledger, plan, at)
         for claim in plan.claims:
             until = (now + timedelta(hours=claim.hours)).timestamp()
-            ledger.run("add_claim", claim.key, json.dumps(dict(claim.value)), until, at)
+            value = json.dumps(dict(claim.value))
+            if claim.renew:
+                ledger.run("renew_claim", claim.key, value, until)
+            else:
+                ledger.run("add_claim", claim.key, value, until, at)
         done.operations = plan.operations()
         ledger.run(
             "add_commit", self._n, plan.batch_id, plan.node, plan.trace_id, at, encode(done.operations),
@@ -225,6 +229,8 @@ class Books:
             "land_delivery", status, now.timestamp(), reason, delivery.attempt, plan.batch_id,
             plan.started_at, plan.node, delivery.seq,
         )  # fmt: skip
+        for other in verdict.ids:
+            ledger.run("add_lookup", other, delivery.seq)
         if not file.sole and (ledger.one("still_open", delivery.seq) or (0,))[0]:
             return
         self._depart(ledger, plan, file, verdict, done, now)

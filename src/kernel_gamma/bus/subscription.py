@@ -75,6 +75,8 @@ class Subscription:
     paused_for: float = 0.0
     """Monotonic seconds at which the pause ends at the latest, should the clock be set back."""
     pause_reason: str = ""
+    put_off_for: str = ""
+    """Why inputs were put off last while the node goes on with others."""
     last_error: str = ""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     nonsense: list[int] = field(default_factory=list)
@@ -156,6 +158,10 @@ class Subscription:
             self.paused_until = None
             self.pause_reason = ""
         return left
+
+    def all_put_off(self, monotonic: float) -> str:
+        """Why everything that waits was put off, each for itself; "" when something else waits."""
+        return self.put_off_for if not self.more and self.mailbox.all_put_off(monotonic) else ""
 
     def state(self, now: datetime, monotonic: float) -> dict[str, Json]:
         """For status: what the node is doing, and what went wrong last."""

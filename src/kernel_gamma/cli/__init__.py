@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "topology": ("topology", "The circuit as declared and as wired."),
     "truths": ("truths", "What is stored: search, get, put, verify, prune and more."),
     "static": ("static", "What every prompt carries: status, diff, propose, approve, reject."),
+    "rhythm": ("rhythm", "What strikes, and when: list, next, skip, pause, resume."),
     "gateway": ("gateway", "Serve the memory over HTTP, alone, without a mind."),
     "dead-letter": ("dead_letter", "Files that were set aside: list, show, retry."),
     "backup": ("backup", "The whole mind in one file, also while it lives; checked."),

@@ -13,10 +13,12 @@ from typing import Any
 import typer
 
 from kernel_gamma.bus.folders import DEAD_LETTER, INBOX, STATUS_FILE, TAKEN, directory_of
+from kernel_gamma.bus.inquiries import claims_under
 from kernel_gamma.bus.lock import holder
 from kernel_gamma.bus.watcher import ignored
 from kernel_gamma.cli.home import Place, hint, open_place, read_ledger
 from kernel_gamma.cli.letters import letters_in
+from kernel_gamma.cli.rhythm import next_slots
 from kernel_gamma.cli.terminal import (
     Failed,
     HomeOption,
@@ -29,6 +31,7 @@ from kernel_gamma.cli.terminal import (
     say,
 )
 from kernel_gamma.errors import SettingsError
+from kernel_gamma.loops.circuits import LOOPS, open_loops
 from kernel_gamma.model.roles import Roles
 from kernel_gamma.rhythm.clock import SystemClock
 from kernel_gamma.topology import load_topology
@@ -79,16 +82,24 @@ def status_of(place: Place) -> dict[str, Any]:
         "approvals": None,
         "static_drift": _static_drift(place),
         "context": fresh.get("context"),
+        "open_loops": _open_loops(place),
+        "next_slots": _next_slots(place),
         "measures": fresh.get("measures"),
         "alerts": fresh.get("alerts"),
         "stale": fresh.get("stale"),
-        "open_loops": None,
-        "next_slots": None,
         "stalled": fresh.get("stalled"),
         "watcher": fresh.get("watcher"),
         "durability": place.settings.bus.durability,
         "last_error": unreadable or _last_error(nodes, written),
     }
+
+
+def _next_slots(place: Place) -> list[dict[str, Any]] | None:
+    """None where config/rhythm.yaml is not understood; doctor tells."""
+    try:
+        return next_slots(place)
+    except SettingsError:
+        return None
 
 
 def why_it_waits(place: Place) -> tuple[str, datetime | None] | None:
@@ -172,10 +183,20 @@ def _tokens_today(place: Place) -> tuple[int | None, str | None]:
     """Tokens of this local day; None with the reason when the ledger cannot be read."""
     try:
         with read_ledger(place.data) as ledger:
-            row = ledger.one("tokens_on", f"{place.clock.now():%Y-%m-%d}") if ledger is not None else None
+            row = ledger.one("spent_on", f"{place.clock.now():%Y-%m-%d}") if ledger is not None else None
     except (Failed, SettingsError) as error:  # SettingsError: a newer version wrote it
         return None, str(error)
     return int(row[0]) if row else 0, None
+
+
+def _open_loops(place: Place) -> list[dict[str, Any]] | None:
+    """Circuits and worries as the ledger knows them; None when it cannot be read."""
+    now = place.clock.now()
+    try:
+        with read_ledger(place.data) as ledger:
+            return open_loops(claims_under(ledger, LOOPS, now), now) if ledger is not None else []
+    except (Failed, SettingsError):
+        return None
 
 
 def _nodes(place: Place, written: dict[str, Any], state: str) -> dict[str, Any]:
@@ -238,6 +259,8 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
         say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
+    for loop in found["open_loops"] or ():
+        say(f"loop     {_loop_in_words(loop)}", "yellow")
     if found["dead_letters"]:
         aside = counted(found["dead_letters"], "file")
         say(f"aside    {aside} ({hint(place.home, 'dead-letter list')})", "yellow")
@@ -245,6 +268,14 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     print_table(["queue", "files"], [[name, str(count)] for name, count in found["queues"].items()])
     say()
     print_table(["node", "status", "until", "last error"], [_row(*node) for node in found["nodes"].items()])
+
+
+def _loop_in_words(loop: dict[str, Any]) -> str:
+    if loop["kind"] == "rumination":
+        return f"rumination: {loop['text'].removeprefix('- ')} ({counted(loop['held'], 'time')} not written)"
+    until = f" until {loop['until']}" if loop["state"] == "open" else ""
+    kept = f"{counted(loop['held'], 'event')} kept back"
+    return f"{loop['kind']} with {loop['source']} in {loop['session']}: {loop['state']}{until}, {kept}"
 
 
 def _show_health(found: dict[str, Any]) -> None:

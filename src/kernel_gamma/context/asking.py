@@ -90,6 +90,7 @@ class Question:
                 trace_id=self.batch.trace_id,
                 schema=self.schema,
                 for_people=self.for_people,
+                rule=self.batch.rule,
             )
             return {
                 "text": reply.text,

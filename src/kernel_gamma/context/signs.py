@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from kernel_gamma.context.core_alerts import says_resolved
@@ -24,7 +24,30 @@ def loop_signs(truths: TruthStore, now: datetime) -> Sequence[str]:
         newest = truths.recent(limit=_LOOKED_AT, category="incident")
     except TruthError:
         return ()
-    return [f"{truth.key} is not resolved" for truth in newest if _is_open_loop(truth, now)]
+    closed: dict[str, int] = {}
+    for truth in newest:
+        circuit, trip = _opening(truth)
+        if circuit and says_resolved(truth.value):
+            closed[circuit] = max(trip, closed.get(circuit, 0))
+    return [
+        f"{truth.key} is not resolved"
+        for truth in newest
+        if _is_open_loop(truth, now) and not _is_closed(truth, closed)
+    ]
+
+
+def _opening(truth: Truth) -> tuple[str, int]:
+    """Which circuit a loop incident tells of, and which opening of it; its closing is a record of its own."""
+    value = truth.value
+    if not truth.key.startswith(_LOOP) or not isinstance(value, dict):
+        return "", 0
+    trip = value.get("trip")
+    return str(value.get("circuit") or ""), trip if isinstance(trip, int) else 0
+
+
+def _is_closed(truth: Truth, closed: Mapping[str, int]) -> bool:
+    circuit, trip = _opening(truth)
+    return bool(circuit) and trip <= closed.get(circuit, -1)
 
 
 def _is_open_loop(truth: Truth, now: datetime) -> bool:

@@ -60,6 +60,7 @@ async def untied(
             trace_id=request.trace_id,
             schema=schema,
             for_people=for_people,
+            rule=batch.rule,
         )
         usage = {each.name: getattr(reply.usage, each.name) for each in fields(Usage)}
         return {"text": reply.text, "model": reply.model, "role": "fast", "usage": usage}

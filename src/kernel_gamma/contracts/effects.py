@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 
+_RHYTHM = "rhythm:"
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """One queue file handed to one node."""
@@ -96,6 +99,14 @@ class Batch(Sequence[Delivery]):
             if delivery.envelope is not None:
                 return delivery.envelope.trace_id
         return self.id
+
+    @property
+    def rule(self) -> str:
+        """The rhythm rule whose session (`rhythm:<rule>`) it belongs to; "" when it belongs to none."""
+        for delivery in self.deliveries:
+            if delivery.envelope is not None and delivery.envelope.session_key.startswith(_RHYTHM):
+                return delivery.envelope.session_key.removeprefix(_RHYTHM)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +206,8 @@ class Claim:
     value: Mapping[str, Json]
     """What `NodePorts.seen` answers until then."""
     hours: float
+    renew: bool = False
+    """Takes the place of what is remembered under the key; False: what is remembered stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +233,10 @@ class Finish:
     """This delivery is done. Deliveries an Outcome does not name are finished too."""
 
     delivery: Delivery
+    reason: str = ""
+    """Why nothing was emitted for it; `kgamma trace` shows it in place of `done`."""
+    ids: tuple[str, ...] = ()
+    """Events and traces that ended here: the file is found under them too."""
 
 
 @dataclass(frozen=True, slots=True)

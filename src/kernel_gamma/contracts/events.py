@@ -81,6 +81,8 @@ class ParsedEvent:
     """Seconds from acceptance until it expires; None = never."""
     hops: int = 0
     source_type: SourceType = "message"
+    own_name: bool = False
+    """Somebody else wrote it under a name of the mind's own; its sender is `unknown` therefore."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,12 +113,14 @@ def read_events(
     trust_of: Callable[[Sequence[str]], Trust],
     inherited: Trust | None = None,
     mind: str = _SELF,
+    own_names: Collection[str] = (),
 ) -> tuple[ParsedEvent, ...]:
     """The events of one document, in its order; an array is accepted or refused whole.
 
     `new_id(prefix)` makes ids. `trust_of` is asked with every name the event goes by (trust_lookup).
     `inherited` is given for files the bus wrote: their trust is already known and wins. `mind` is the
-    mind's name. Raises Poison that names the key; in an array also the element.
+    mind's name, `own_names` are others it goes by. Raises Poison that names the key; in an array also the
+    element.
     """
     if isinstance(document, list) and not document:
         raise Poison("an empty array holds no event", kind="not_an_object")
@@ -124,10 +128,11 @@ def read_events(
     events = []
     for index, element in enumerate(elements):
         try:
-            draft = _draft(element)
+            given = draft = _draft(element)
             if inherited is None:
-                draft = _from_outside(draft, mind)
-            events.append(_finish(draft, accepted_at, new_id, trust_of, inherited))
+                draft = _from_outside(draft, mind, own_names)
+            one = _finish(draft, accepted_at, new_id, trust_of, inherited)
+            events.append(replace(one, own_name=True) if given.sender != draft.sender else one)
         except Poison as poison:
             if isinstance(document, list):
                 raise Poison(f"element {index}: {poison}", kind=poison.kind) from None
@@ -135,11 +140,11 @@ def read_events(
     return tuple(events)
 
 
-def session_of(document: Json, mind: str = _SELF) -> str:
+def session_of(document: Json, mind: str = _SELF, own_names: Collection[str] = ()) -> str:
     """The session key of the first event of a document; empty when it has none. Never raises."""
     first = document[0] if isinstance(document, list) and document else document
     try:
-        return _from_outside(_draft(first), mind).session
+        return _from_outside(_draft(first), mind, own_names).session
     except Poison:
         return ""
 
@@ -341,16 +346,18 @@ def _is_message(type_: str) -> bool:
 # From draft to event
 
 
-def _from_outside(draft: _Draft, mind: str) -> _Draft:
-    type_, sender, session = _disowned(draft.type, draft.sender or "", draft.session, mind)
+def _from_outside(draft: _Draft, mind: str, own_names: Collection[str]) -> _Draft:
+    type_, sender, session = _disowned(draft.type, draft.sender or "", draft.session, mind, own_names)
     return replace(draft, type=type_, sender=sender or None, session=session)
 
 
-def _disowned(type_: str, sender: str, session: str, mind: str) -> tuple[str, str, str]:
+def _disowned(
+    type_: str, sender: str, session: str, mind: str, own_names: Collection[str] = ()
+) -> tuple[str, str, str]:
     """The three without what only the mind itself may say; invisible characters hide nothing."""
     if look(type_).startswith(_OWN_TYPES):
         type_ = f"external.{type_}"
-    if sender and look(sender) in (_SELF, look(mind)):
+    if sender and look(sender) in (_SELF, look(mind), *map(look, own_names)):
         session = f"private:{_NOBODY}" if session == f"private:{sender}" else session
         sender = _NOBODY
     return type_, sender, session

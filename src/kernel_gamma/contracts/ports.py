@@ -136,13 +136,15 @@ class Model(Protocol):
         trace_id: str,
         schema: Mapping[str, Json] | None = None,
         for_people: bool = True,
+        rule: str = "",
     ) -> Reply:
         """One answer. With `schema` (JSON Schema of an object) the endpoint is asked for JSON.
 
         `agent` is the node id, `trace_id` the newest trace (headers of contracts, section 7).
-        `for_people`: a person waits for it, so the reserved share of the budget may be used.
-        Raises ModelDown, BudgetSpent (both Park), Unusable (an answer without an end), Poison (this prompt
-        can never be answered).
+        `for_people`: a person waits for it, so the reserved share of the budget may be used, also in quiet
+        hours. `rule`: the rhythm rule it comes from, whose own budget holds then.
+        Raises ModelDown, BudgetSpent, QuietHours (all Park), Unusable (an answer without an end), Poison
+        (this prompt can never be answered).
         """
         ...
 
@@ -162,8 +164,12 @@ class Model(Protocol):
 class Spending(Protocol):
     """What the ledger knows of past calls."""
 
-    def tokens_on(self, day: str) -> int:
-        """Prompt and completion tokens of one local day (`YYYY-MM-DD`)."""
+    def spent_on(self, day: str) -> tuple[int, float]:
+        """Prompt and completion tokens of one local day (`YYYY-MM-DD`), and the money they cost."""
+        ...
+
+    def tokens_of_rule(self, day: str, rule: str) -> int:
+        """Of those tokens, what a rhythm rule's events led to."""
         ...
 
 

@@ -10,20 +10,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Reply, Role, Spending, Turn, Usage
-from kernel_gamma.errors import BudgetSpent, ModelDown, Poison, Unusable
+from kernel_gamma.errors import ModelDown, Poison, Unusable
 from kernel_gamma.model.answers import Answer
 from kernel_gamma.model.asking import Ask
 from kernel_gamma.model.breaker import Breaker, BreakerState
+from kernel_gamma.model.budget import Amount, Budget
 from kernel_gamma.model.failures import CallFailed
 from kernel_gamma.model.messages import ReadAttachment, messages_of
 from kernel_gamma.model.offline import OFFLINE_MODEL, OfflineModel
-from kernel_gamma.model.quota import allow, day_of, needed_per_day, next_midnight
 from kernel_gamma.model.refusals import Kind
 from kernel_gamma.model.roles import ROLES, ResolvedRole, Roles, shown_url
 from kernel_gamma.model.tokens import Calibration, Tokens, encoding_for, estimate
@@ -44,17 +43,6 @@ _BYTES_PER_TOKEN = 4
 _NOT_IN_A_HEADER = re.compile(r"[^\x21-\x7e]")
 
 
-@dataclass(slots=True)
-class _Day:
-    """What this process knows of one day's tokens, beside the ledger."""
-
-    name: str
-    before: int
-    """The ledger's figure at our first call of the day."""
-    used: int = 0
-    """Tokens of our answered calls since; a call stands here before the ledger knows of it."""
-
-
 class ModelGateway:
     """The Model port. One event loop uses it; close with `aclose`."""
 
@@ -69,9 +57,8 @@ class ModelGateway:
     ) -> None:
         """Raises SettingsError when a role can reach no endpoint. Opens no connection yet."""
         self._settings = settings.model
-        self._budget = settings.budget
+        self._budget = Budget(settings.budget, clock, spending)
         self._clock = clock
-        self._spending = spending
         self._read_attachment = read_attachment
         self._roles = Roles(settings.model, environ)
         self._offline = OfflineModel(
@@ -84,9 +71,6 @@ class ModelGateway:
         self._clients: dict[str, OpenAIClient] = {}
         self._opening = asyncio.Lock()
         self._breakers: dict[str, Breaker] = {}
-        self._day: _Day | None = None
-        self._in_flight = 0
-        """Tokens reserved for calls that have not ended."""
         self._last_error: str | None = None
 
     @property
@@ -114,6 +98,7 @@ class ModelGateway:
         trace_id: str,
         schema: Mapping[str, Json] | None = None,
         for_people: bool = True,
+        rule: str = "",
     ) -> Reply:
         """See ports.Model. The budget is checked before the call, calls in flight included."""
         if self.offline:
@@ -123,22 +108,20 @@ class ModelGateway:
         resolved = self._roles.resolve(role)
         await self._load_table(resolved.settings)
         counted = self._prompt_tokens(resolved, turns)
-        wanted = self._calibration(resolved).applied(counted) + (
-            resolved.settings.max_output_tokens or _EXPECTED_ANSWER_TOKENS
-        )
-        self._check_budget(wanted, for_people)
+        prompt = self._calibration(resolved).applied(counted)
+        answer_tokens = resolved.settings.max_output_tokens or _EXPECTED_ANSWER_TOKENS
+        reserved = Amount(prompt + answer_tokens, _cost(resolved.settings, prompt, 0, answer_tokens))
         started = self._clock.monotonic()
-        self._in_flight += wanted  # before anything is awaited: the next check must see it
-        try:
-            ask = await self._ask(resolved, turns, agent, trace_id, schema)
-            answer = await self._guarded(resolved, ask)
-        except CallFailed as failure:
-            self._day_now().used += wanted + failure.received // _BYTES_PER_TOKEN
-            raise Unusable(f"the model's answer could not be used: {failure}") from None
-        finally:
-            self._in_flight -= wanted
-        usage = self._usage(resolved, counted, answer)
-        self._day_now().used += usage.prompt_tokens + usage.completion_tokens
+        with self._budget.reserve(reserved, for_people=for_people, rule=rule) as call:
+            try:
+                ask = await self._ask(resolved, turns, agent, trace_id, schema)
+                answer = await self._guarded(resolved, ask)
+            except CallFailed as failure:
+                received = failure.received // _BYTES_PER_TOKEN
+                call.spent = reserved + Amount(received, _cost(resolved.settings, 0, 0, received))
+                raise Unusable(f"the model's answer could not be used: {failure}") from None
+            usage = self._usage(resolved, counted, answer)
+            call.spent = Amount(usage.prompt_tokens + usage.completion_tokens, usage.cost)
         return Reply(
             text=answer.text,
             finish_reason=answer.finish_reason,
@@ -220,29 +203,6 @@ class ModelGateway:
             _, exact = encoding_for(resolved.settings.model)
             self._calibrations[key] = Calibration(exact=exact)
         return self._calibrations[key]
-
-    def _day_now(self) -> _Day:
-        name = day_of(self._clock.now())
-        if self._day is None or self._day.name != name:
-            self._day = _Day(name, before=self._spending.tokens_on(name))
-        return self._day
-
-    def _check_budget(self, wanted: int, for_people: bool) -> None:
-        day = self._day_now()
-        spent = max(self._spending.tokens_on(day.name), day.before + day.used) + self._in_flight
-        per_day = self._budget.tokens_per_day
-        share = self._budget.reserved_for_people
-        if allow(spent, wanted, per_day=per_day, reserved_share=share, for_people=for_people):
-            return
-        until = next_midnight(self._clock.now())
-        if not allow(0, wanted, per_day=per_day, reserved_share=share, for_people=for_people):
-            raise BudgetSpent(_too_small(wanted, per_day, 0 if for_people else share), until=until)
-        kept = "" if for_people else f", {share:.0%} of them kept for people"
-        raise BudgetSpent(
-            f"today's budget does not cover this call: {spent} of {per_day} tokens are used{kept},"
-            f" about {wanted} are needed (budget.tokens_per_day)",
-            until=until,
-        )
 
     async def _ask(
         self,
@@ -342,27 +302,14 @@ class ModelGateway:
             prompt = calibration.applied(counted)
             completion = calibration.applied(self._tokens.count(answer.text, encoding))
         cached = min(answer.cached_tokens, prompt)
-        price_cached = settings.price_in if settings.price_cached is None else settings.price_cached
-        cost = (
-            (prompt - cached) * settings.price_in + cached * price_cached + completion * settings.price_out
-        ) / 1_000_000
-        return Usage(prompt, completion, cached, cost)
+        return Usage(prompt, completion, cached, _cost(settings, prompt, cached, completion))
 
 
-def _too_small(wanted: int, per_day: int, share: float) -> str:
-    """Why no day's budget covers a call. `share`: what of it this call may not use."""
-    least = needed_per_day(wanted, reserved_share=share)
-    if least is None:
-        return (
-            "budget.reserved_for_people keeps every day's tokens for people, and nobody waits for this"
-            " call; in config/kernel.yaml set it below 1 and start again"
-        )
-    kept = f", {share:.0%} of them kept for people by budget.reserved_for_people" if share else ""
-    return (
-        f"budget.tokens_per_day is too small for this call on any day: {per_day} tokens{kept},"
-        f" about {wanted} are needed; in config/kernel.yaml set it to at least {least} (0 = no limit)"
-        " and start again"
-    )
+def _cost(settings: RoleSettings, prompt: int, cached: int, completion: int) -> float:
+    """Money; `cached` is part of `prompt`."""
+    price_cached = settings.price_in if settings.price_cached is None else settings.price_cached
+    fresh = (prompt - cached) * settings.price_in
+    return (fresh + cached * price_cached + completion * settings.price_out) / 1_000_000
 
 
 def _advice(failure: CallFailed, resolved: ResolvedRole) -> str:

@@ -123,6 +123,7 @@ class OfflineModel:
         trace_id: str,
         schema: Mapping[str, Json] | None = None,
         for_people: bool = True,
+        rule: str = "",
     ) -> Reply:
         """See ports.Model. Never raises; costs nothing; the same turns get the same answer."""
         text = self._answer(turns, schema)

@@ -1,11 +1,16 @@
-"""The day's budget of tokens. Pure: numbers and a moment in, a verdict out."""
+"""The day's budget, and the hours that are quiet. Pure: numbers and a moment in, a verdict out."""
 
 from __future__ import annotations
 
 import math
-from datetime import datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
-__all__ = ["allow", "day_of", "left", "needed_per_day", "next_midnight"]
+__all__ = ["allow", "day_of", "fits", "left", "needed_per_day", "next_day_of", "next_midnight", "quiet_until"]
+
+
+def fits(spent: float, wanted: float, *, limit: float, reserved_share: float = 0.0) -> bool:
+    """Whether `wanted` (money) fits into what is left of the limit, the share aside; 0 = no limit."""
+    return limit == 0 or wanted <= limit * (1 - reserved_share) - spent
 
 
 def left(spent: int, *, per_day: int, reserved_share: float, for_people: bool) -> int | None:
@@ -40,3 +45,30 @@ def day_of(now: datetime) -> str:
 def next_midnight(now: datetime) -> datetime:
     """When the next local day begins in the zone of the aware moment `now`."""
     return datetime.combine(now.date() + timedelta(days=1), time.min, tzinfo=now.tzinfo)
+
+
+def next_day_of(now: datetime) -> str:
+    """The local day after that of an aware moment."""
+    return (now.date() + timedelta(days=1)).isoformat()
+
+
+def quiet_until(now: datetime, hours: str | None) -> datetime | None:
+    """When the quiet hours (`23:00-07:00`, local) that `now` falls into are over; None outside of them.
+
+    They are spans between two moments: hours that come twice when the clocks are set back are quiet once,
+    and a beginning or end that the clocks skip comes as late as if they had not been set.
+    """
+    if hours is None:
+        return None
+    begins, ends = (time.fromisoformat(part) for part in hours.split("-"))
+    longer = timedelta(days=1 if ends <= begins else 0)
+    for first in (now.date() - timedelta(days=1), now.date()):
+        end = _moment(first + longer, ends, now)
+        if _moment(first, begins, now) <= now.astimezone(UTC) < end:
+            return end.astimezone(now.tzinfo)
+    return None
+
+
+def _moment(day: date, at: time, now: datetime) -> datetime:
+    """In UTC: two aware moments of one zone are compared by their wall clocks."""
+    return datetime.combine(day, at, tzinfo=now.tzinfo).astimezone(UTC)

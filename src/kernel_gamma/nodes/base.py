@@ -6,7 +6,7 @@ Raise from errors.py to say what follows; any other exception counts as an attem
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
@@ -25,6 +25,7 @@ from kernel_gamma.contracts.ports import (
     SelfLog,
     ToolHost,
 )
+from kernel_gamma.rhythm.rules import Rule
 from kernel_gamma.settings import Settings
 
 __all__ = ["BatchRule", "Debounce", "Node", "NodePorts", "most_told"]
@@ -75,6 +76,16 @@ class NodePorts:
     """What was claimed under a dedupe key (effects.Claim) and has not expired."""
     assemble: Callable[[Request], Awaitable[Assembled]]
     """The prompt for a request. Raises TooLarge."""
+    rhythm: tuple[Rule, ...] = ()
+    """The rules of config/rhythm.yaml."""
+    signal: Callable[[str], Json] = lambda path: None
+    """A small JSON file that is no queue, e.g. `control/skip.json`; None when it cannot be read."""
+    last_happening: Callable[[], int] = lambda: 0
+    """The number of the newest event or action that is not of the rhythm itself; 0: none."""
+    triggers_made: Callable[[], Sequence[str]] = lambda: ()
+    """Names of the triggers that stand or have been done."""
+    kept: Callable[[str], Mapping[str, Mapping[str, Json]]] = lambda prefix: {}
+    """`seen` for all keys that begin so; for a handful of them."""
     measures: Callable[[], Awaitable[Mapping[str, Json]]] = _measured_nothing
     """Queues, process and disk in numbers; the status has them from then on (measures.py)."""
     inspect: Callable[[Look], Awaitable[Inspection]] = _inspected_nothing

@@ -27,11 +27,15 @@ from kernel_gamma.contracts.language import language_of
 from kernel_gamma.contracts.payloads import ActionPayload, PassagePayload
 from kernel_gamma.contracts.ports import Passage, Role
 from kernel_gamma.contracts.trust import Trust, least
+from kernel_gamma.loops.rumination import repeated
 from kernel_gamma.model.json_reply import read_object
 from kernel_gamma.nodes.base import Node, NodePorts
 from kernel_gamma.self_stream.passages import render
 
 __all__ = ["Externalizer"]
+
+_LAST_BYTES = 16_000
+"""Of the stream, where a thought is looked for that says the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +123,17 @@ class Externalizer(Node):
         translated = asked.result
         left = delivery.seconds_left(ports.clock.now())
         effects = self._act(told, translated.actions, left) if translated.actions else []
-        if translated.thought:
+        if translated.thought and not self._said_before(told, translated.thought):
             hops = delivery.envelope.hops if delivery.envelope is not None else 0
             effects += self._think(told, translated.thought, hops, left)
         return Outcome.of(*effects, *asked.receipts)
+
+    def _said_before(self, told: PassagePayload, thought: str) -> bool:
+        """A thought of her own accord that the last passages say already is not thought a third time."""
+        if told.to is not None:
+            return False
+        rules, now = self.ports.settings.loop, self.ports.clock.now()
+        return repeated(thought, self.ports.self_log.tail(_LAST_BYTES), now, rules)
 
     def _passage(self, told: PassagePayload) -> Passage | None:
         """The passage, unless a person removed or emptied it."""

@@ -17,6 +17,7 @@ from kernel_gamma.context.unseen import tell_unseen
 from kernel_gamma.contracts.effects import (
     Append,
     Batch,
+    Claim,
     DeadLetter,
     Delivery,
     Effect,
@@ -30,13 +31,17 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.events import from_outside
 from kernel_gamma.contracts.language import Language, language_of
 from kernel_gamma.contracts.payloads import Event, MessagePayload, PassagePayload
-from kernel_gamma.contracts.ports import Role
+from kernel_gamma.contracts.ports import Page, Role
 from kernel_gamma.contracts.trust import least
+from kernel_gamma.loops.circuits import WORRIES
+from kernel_gamma.loops.rumination import note, repeated, same_worry, with_worries, worry
 from kernel_gamma.nodes.base import BatchRule, Node, NodePorts, most_told
 from kernel_gamma.self_stream.passages import check_passage, check_state, parse_reply, render
 
 __all__ = ["Internalizer"]
 
+_LAST_BYTES = 16_000
+"""Of the stream, where a passage is looked for that says the same."""
 _RECEIPT_CHARS = 200
 """Of a text in a receipt: the whole stands in done/ and in the stream."""
 
@@ -129,23 +134,62 @@ class Internalizer(Node):
         told = asked.result
         passage = told.passage if sees else tell_unseen(told.passage, events, spoken)
         passage_id = ports.ids.new("psg")
+        again = None if for_people else self._again(passage, spoken, events[-1].session)
         append = Append(
             page="stream/now.md",
-            text=render(ports.clock.now(), passage),
-            passage=PassageRef(passage_id, "experience"),
+            text=render(ports.clock.now(), again.note if again else passage),
+            passage=PassageRef(passage_id, "note" if again else "experience"),
         )
-        changed = told.state is not None and told.state.strip() != state.text.strip()
+        page = self._page(told, state, again)
         left = [delivery.seconds_left(ports.clock.now()) for delivery in deliveries]
-        emit = _announce(deliveries, events, passage_id, state_changed=changed, left=left)
+        emit = _announce(deliveries, events, passage_id, state_changed=page is not None, left=left)
         task = _task(events, passage_id, emit)
+        effects: list[Effect] = [append, *([page] if page else [])]
+        # A rumination is told and let rest: nothing in it is translated into actions.
+        effects += [again.claim] if again else [emit]
+        return [*effects, task, *asked.receipts]
+
+    def _again(self, passage: str, language: Language, session: str) -> _Again | None:
+        """What stands for a passage that says again what the last ones said; None: it says something new."""
+        ports, rules, now = self.ports, self.ports.settings.loop, self.ports.clock.now()
+        if not rules.rumination_hours:
+            return None
+        known = same_worry(passage, ports.kept(WORRIES))
+        if known is None and not repeated(passage, ports.self_log.tail(_LAST_BYTES), now, rules):
+            return None
+        claim = worry(known, passage, session=session, language=language, now=now, rules=rules)
+        return _Again(note(passage, language, again=known is not None), claim)
+
+    def _page(self, told: _Told, shown: Page, again: _Again | None) -> Replace | None:
+        """The new state page, with a line for each open worry; None when nothing changes.
+
+        Lines of worries that came or went while the model was asked are no reason for a conflict.
+        """
+        ports = self.ports
+        worries = dict(ports.kept(WORRIES))
+        if again is not None:
+            worries[again.claim.key] = again.claim.value
+        changed = told.state is not None and told.state.strip() != shown.text.strip()
+        if not changed and again is None:
+            return None
+        stands, expect = ports.self_log.state(), told.state_read
+        if with_worries(stands.text, ()) == with_worries(shown.text, ()) and shown.sha256 == expect:
+            expect = stands.sha256
+        text = with_worries(f"{told.state}\n" if changed else stands.text, worries.values())
         if not changed:
-            return [append, emit, task, *asked.receipts]
-        page = f"{told.state}\n"
-        replace = Replace(page="state.md", text=page, expect=told.state_read)
-        return [append, replace, emit, task, *asked.receipts]
+            expect = stands.sha256
+        return Replace(page="state.md", text=text, expect=expect) if text != stands.text else None
 
     def _count(self, text: str) -> int:
         return self.ports.model.count_tokens(self._role, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """What stands in place of a passage that would say the same for the third time."""
+
+    note: str
+    claim: Claim
 
 
 @dataclass(frozen=True, slots=True)

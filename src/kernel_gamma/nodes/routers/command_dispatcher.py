@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 
 from pydantic import ValidationError
 
@@ -10,6 +11,7 @@ from kernel_gamma.actions.telling import Told, action_event, spoken, told_as
 from kernel_gamma.contracts.effects import (
     Append,
     Batch,
+    Claim,
     DeadLetter,
     Delivery,
     Effect,
@@ -22,6 +24,8 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.payloads import Action, ActionPayload
 from kernel_gamma.contracts.ports import ToolResult
 from kernel_gamma.contracts.trust import least
+from kernel_gamma.loops.circuits import acted_key
+from kernel_gamma.loops.own_words import saying
 from kernel_gamma.nodes.base import Node
 from kernel_gamma.self_stream.passages import render
 
@@ -63,6 +67,7 @@ class CommandDispatcher(Node):
     async def _run(self, batch: Batch, delivery: Delivery, order: ActionPayload, *, late: bool) -> Outcome:
         effects: list[Effect] = []
         notes: list[str] = []
+        acted = False
         for action in order.actions:
             result = await self.ports.tools.run(
                 action,
@@ -74,6 +79,7 @@ class CommandDispatcher(Node):
             )
             effects += result.effects
             effects.append(_receipt(action, order, result))
+            acted = acted or (result.ok and _leaves(result))
             if result.ok and not result.perceive:
                 notes.append(result.note)
             else:
@@ -82,7 +88,31 @@ class CommandDispatcher(Node):
             block = render(self.ports.clock.now(), "\n\n".join(notes))
             ref = PassageRef(self.ports.ids.new("psg"), "note")
             effects.append(Append(page="stream/now.md", text=block, passage=ref))
-        return Outcome.of(*effects)
+        # After the last await: nobody else decides between what is read here and its commit.
+        if acted:
+            effects.append(self._acted(order))
+        hops = delivery.envelope.hops if delivery.envelope is not None else 0
+        return Outcome.of(*effects, *self._said(effects, hops))
+
+    def _acted(self, order: ActionPayload) -> Claim:
+        """Remembers for whom she acted: a source that makes her act again and again is noticed by it."""
+        rules, now = self.ports.settings.loop, self.ports.clock.now().timestamp()
+        key = acted_key(order.session_key)
+        before = self.ports.seen(key)
+        turns = [*(before["turns"] if before else []), [now, order.senders[-1] if order.senders else ""]]
+        value = {"turns": turns[-rules.max_turns :]}
+        return Claim(key=key, value=value, hours=rules.window_sec / 3600, renew=True)
+
+    def _said(self, effects: Sequence[Effect], hops: int) -> Iterator[Claim]:
+        """Remembers her own words, so that they are known when they come back."""
+        hours, at = self.ports.settings.loop.echo_hours, self.ports.clock.now().timestamp()
+        for effect in effects:
+            text = effect.payload.get("text") if isinstance(effect, Emit) and _is_out(effect) else None
+            said = saying(text) if isinstance(text, str) and hours else None
+            if said is not None:
+                session = str(effect.payload.get("session")) if isinstance(effect, Emit) else ""
+                for key, value in said.claims(session=session, hops=hops, at=at):
+                    yield Claim(key=key, value=value, hours=hours, renew=True)
 
     def _foreign(self, delivery: Delivery, order: ActionPayload) -> Outcome:
         """Orders this mind did not write wait for a person, and she hears of them once."""
@@ -149,3 +179,12 @@ def _receipt(action: Action, order: ActionPayload, result: ToolResult) -> Record
 def _cut(value: Json) -> Json:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return value if len(text) <= _RECEIPT_CHARS else text[: _RECEIPT_CHARS - 1] + "…"
+
+
+def _leaves(result: ToolResult) -> bool:
+    """Whether something outside hears of it: a message, or a tool that is not pure."""
+    return not result.effects or any(isinstance(effect, Emit) for effect in result.effects)
+
+
+def _is_out(emit: Emit) -> bool:
+    return emit.directory.startswith("outbox/")
