@@ -37,6 +37,7 @@ from kernel_gamma.bus.tidying import Tidying, TidyingPorts
 from kernel_gamma.bus.writer import is_disk_full
 from kernel_gamma.circuit import Circuit
 from kernel_gamma.configuration import Home, read_yaml
+from kernel_gamma.context.consolidation import stopped_mark
 from kernel_gamma.contracts.alerts import Inspection, Look
 from kernel_gamma.contracts.context import Assembled, Request
 from kernel_gamma.contracts.effects import Append, Outcome, PassageRef
@@ -470,6 +471,18 @@ class Mind:
             "measures": self._measures.last,
             "alerts": self._inspections.open_alerts(),
             "stale": self._inspections.stale,
+            "memory": self._memory_status(),
+        }
+
+    def _memory_status(self) -> dict[str, Json]:
+        """How long now.md is, and why no consolidation runs, if none does until something new comes."""
+        mark = self.self_log.fingerprint(NOW)
+        newest = self.self_log.tail(self._rotation.max_bytes)[-1:]
+        stopped = [self._inquiries.seen(stopped_mark(passage)) for passage in newest if passage.heading]
+        return {
+            "now_bytes": mark[1] if mark is not None else 0,
+            "now_max_bytes": self._rotation.max_bytes,
+            "stopped": next((found["reason"] for found in stopped if found), None),
         }
 
     def _write_status(self, *, running: bool = True, watcher: tuple[str, str] | None = None) -> None:

@@ -82,6 +82,7 @@ def status_of(place: Place) -> dict[str, Any]:
         "approvals": None,
         "static_drift": _static_drift(place),
         "context": fresh.get("context"),
+        "memory": fresh.get("memory"),
         "open_loops": _open_loops(place),
         "next_slots": _next_slots(place),
         "measures": fresh.get("measures"),
@@ -255,7 +256,15 @@ def _show(place: Place, found: dict[str, Any]) -> None:
         say(f"stalled  {found['stalled']}", "red")
     if found["last_error"]:
         say(f"error    {as_called(found['last_error'])}", "red")
+<<<<<<< HEAD
     _show_health(found)
+=======
+    if (found["memory"] or {}).get("stopped"):
+        say(
+            f"memory   no consolidation until something new is lived through: {found['memory']['stopped']}",
+            "yellow",
+        )
+>>>>>>> main
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
         say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
