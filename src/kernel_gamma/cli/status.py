@@ -256,15 +256,12 @@ def _show(place: Place, found: dict[str, Any]) -> None:
         say(f"stalled  {found['stalled']}", "red")
     if found["last_error"]:
         say(f"error    {as_called(found['last_error'])}", "red")
-<<<<<<< HEAD
     _show_health(found)
-=======
     if (found["memory"] or {}).get("stopped"):
         say(
             f"memory   no consolidation until something new is lived through: {found['memory']['stopped']}",
             "yellow",
         )
->>>>>>> main
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
         say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
