@@ -146,6 +146,8 @@ class Life:
         # its clock began a little before it served: what it wrote then tells when
         self._at = datetime.fromisoformat(str(self._status()["written_at"]))
         self._began = time.monotonic()
+        if len(self._account.starts) == 1:
+            self._account.first = self._at  # a mind has no slots from before it was there
 
     def _status(self) -> dict[str, object]:
         with suppress(OSError, ValueError):

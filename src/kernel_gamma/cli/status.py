@@ -229,6 +229,11 @@ def _last_error(nodes: dict[str, Any], written: dict[str, Any]) -> str | None:
     return next((str(error) for error in said if error), None)
 
 
+def _show_memory(memory: dict[str, Any]) -> None:
+    if stopped := memory.get("stopped"):
+        say(f"memory   no consolidation until something new is lived through: {stopped}", "yellow")
+
+
 def _show(place: Place, found: dict[str, Any]) -> None:
     if found["running"]:
         since = f" since {found['started_at']}" if found["started_at"] else ""
@@ -257,11 +262,7 @@ def _show(place: Place, found: dict[str, Any]) -> None:
     if found["last_error"]:
         say(f"error    {as_called(found['last_error'])}", "red")
     _show_health(found)
-    if (found["memory"] or {}).get("stopped"):
-        say(
-            f"memory   no consolidation until something new is lived through: {found['memory']['stopped']}",
-            "yellow",
-        )
+    _show_memory(found["memory"] or {})
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
         say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
