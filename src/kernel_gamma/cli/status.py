@@ -85,6 +85,9 @@ def status_of(place: Place) -> dict[str, Any]:
         "memory": fresh.get("memory"),
         "open_loops": _open_loops(place),
         "next_slots": _next_slots(place),
+        "measures": fresh.get("measures"),
+        "alerts": fresh.get("alerts"),
+        "stale": fresh.get("stale"),
         "stalled": fresh.get("stalled"),
         "watcher": fresh.get("watcher"),
         "durability": place.settings.bus.durability,
@@ -258,6 +261,7 @@ def _show(place: Place, found: dict[str, Any]) -> None:
         say(f"stalled  {found['stalled']}", "red")
     if found["last_error"]:
         say(f"error    {as_called(found['last_error'])}", "red")
+    _show_health(found)
     _show_memory(found["memory"] or {})
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
@@ -279,6 +283,14 @@ def _loop_in_words(loop: dict[str, Any]) -> str:
     until = f" until {loop['until']}" if loop["state"] == "open" else ""
     kept = f"{counted(loop['held'], 'event')} kept back"
     return f"{loop['kind']} with {loop['source']} in {loop['session']}: {loop['state']}{until}, {kept}"
+
+
+def _show_health(found: dict[str, Any]) -> None:
+    """What the inspector and the dead_letter_router found last."""
+    for alert in found["alerts"] or ():
+        say(f"alert    {alert['text']}", "red" if alert["severity"] == "core" else "yellow")
+    if stale := [f"{key.replace('_', ' ')} {n}" for key, n in (found["stale"] or {}).items() if n]:
+        say(f"stale    {', '.join(stale)}")
 
 
 def _tokens_in_words(place: Place, found: dict[str, Any]) -> str:
