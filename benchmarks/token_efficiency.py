@@ -50,6 +50,10 @@ BASELINE = Path(__file__).with_name("baseline.json")
 SINGLE_TOKENS = 10_000
 SHORT_RECORDS = 3_000
 WORSE = 1.05
+QUOTED_CHARACTERS = 6_000
+"""Of its context that a report of the self-excitation case quotes."""
+SINGLE_DAYS = 2
+"""The single channel is at its cap at once; thirty days of it show nothing more."""
 BATCH = 5_000
 PREFILL_SEC_PER_TOKEN = 0.0001
 """About what a small GPU does; the answer itself takes as long for every prompt."""
@@ -309,28 +313,27 @@ def answer_seconds(
 # Self-excitation
 
 
-def self_excitation(logs: Path, days: int) -> dict[str, list[float]]:
+def self_excitation(
+    logs: Path, days: int, kind: Callable[[World], Contender] = Dual, hours: int = 24
+) -> list[float]:
     """Mean tokens of each day's contexts; the mind writes a report an hour and quotes its context in it."""
-    found: dict[str, list[float]] = {}
-    for kind in (Dual, Single):
-        with tempfile.TemporaryDirectory() as folder:
-            world = World(Path(folder), 300, logs)
-            contender = kind(world)
-            by_day = []
-            for day in range(days):
-                counts = []
-                for hour in range(24):
-                    world.clock.moment = NOW + timedelta(days=day, hours=hour)
-                    text = contender.context("Hourly report: what errors and alerts are there? 有哪些报警？")
-                    counts.append(world.count(text))
-                    report = f"Hourly report {hour}: I looked at everything.\n{text[-6000:]}"
-                    world.store.upsert(
-                        NewTruth(category="inspection", value=report, timestamp=world.clock.moment)
-                    )
-                by_day.append(statistics.mean(counts))
-            found[contender.name] = by_day
-            world.close()
-    return found
+    by_day = []
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder), 300, logs)
+        contender = kind(world)
+        for day in range(days):
+            counts = []
+            for hour in range(hours):
+                world.clock.moment = NOW + timedelta(days=day, hours=hour * 24 / hours)
+                text = contender.context("Hourly report: what errors and alerts are there? 有哪些报警？")
+                counts.append(world.count(text))
+                report = f"Hourly report {hour}: I looked at everything.\n{text[-QUOTED_CHARACTERS:]}"
+                world.store.upsert(
+                    NewTruth(category="inspection", value=report, timestamp=world.clock.moment)
+                )
+            by_day.append(statistics.mean(counts))
+        world.close()
+    return by_day
 
 
 # The baseline
@@ -414,10 +417,8 @@ def main() -> int:
                 print(f"  {row.name} at {row.records:,}: not there for: {task}")
     _print_goals(rows, answers)
     if given.days:
-        grown = self_excitation(logs, given.days)
-        for name, by_day in grown.items():
-            print(f"a report an hour that quotes its context, {name}: day 1 {by_day[0]:,.0f} tokens,"
-                  f" day {len(by_day)} {by_day[-1]:,.0f}, most {max(by_day):,.0f}")  # fmt: skip
+        _print_grown("dual", self_excitation(logs, given.days))
+        _print_grown("single", self_excitation(logs, min(given.days, SINGLE_DAYS), Single))
     return 0
 
 
@@ -457,6 +458,14 @@ def _print_goals(rows: Sequence[Row], answers: dict[str, float]) -> None:
         ("flat within 10 %", f"{spread:.0%} between fewest and most"),
     ):  # fmt: skip
         print(f"goal: {goal}: {found}")
+
+
+def _print_grown(name: str, by_day: Sequence[float]) -> None:
+    first, middle, last = by_day[0], by_day[(len(by_day) - 1) // 2], by_day[-1]
+    print(
+        f"a report an hour that quotes its context, {name}, {len(by_day)} days: tokens of a prompt on the "
+        f"first day {first:,.0f}, in the middle {middle:,.0f}, on the last {last:,.0f}, most {max(by_day):,.0f}"
+    )
 
 
 def _seconds(answers: dict[str, float]) -> str:
