@@ -463,8 +463,9 @@ def _print_goals(rows: Sequence[Row], answers: dict[str, float]) -> None:
 def _print_grown(name: str, by_day: Sequence[float]) -> None:
     first, middle, last = by_day[0], by_day[(len(by_day) - 1) // 2], by_day[-1]
     print(
-        f"a report an hour that quotes its context, {name}, {len(by_day)} days: tokens of a prompt on the "
-        f"first day {first:,.0f}, in the middle {middle:,.0f}, on the last {last:,.0f}, most {max(by_day):,.0f}"
+        f"a report an hour that quotes its context, {name}, {len(by_day)} days: tokens of a prompt "
+        f"on the first day {first:,.0f}, in the middle {middle:,.0f}, on the last {last:,.0f}, "
+        f"on no day more than {max(by_day):,.0f}"
     )
 
 
