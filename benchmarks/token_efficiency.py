@@ -384,7 +384,8 @@ def main() -> int:
     parser.add_argument("--records", type=int, nargs="+", default=[100, 10_000])
     parser.add_argument("--logs", type=Path, help="the folder of the public logs; else KGAMMA_LOGS")
     parser.add_argument("--days", type=int, default=30, help="of the self-excitation case; 0 leaves it out")
-    parser.add_argument("--check", action="store_true", help="a short run against baseline.json")
+    parser.add_argument("--check", action="store_true", help="a short run against the baseline")
+    parser.add_argument("--baseline", type=Path, default=BASELINE, help="the file of the baseline")
     parser.add_argument("--lock", metavar="NAME", help="lock a new baseline in this name")
     parser.add_argument("--reason", help="why the baseline changes")
     parser.add_argument("--missing", action="store_true", help="name the tasks whose evidence is not there")
@@ -397,7 +398,7 @@ def main() -> int:
         print("--lock needs a name and a --reason")
         return 2
     if given.check or given.lock is not None:
-        return checked(logs, given.lock, given.reason)
+        return checked(logs, given.baseline, given.lock, given.reason)
     asked = questions(logs)
     rows: list[Row] = []
     answers: dict[str, float] = {}
@@ -422,18 +423,24 @@ def main() -> int:
     return 0
 
 
-def checked(logs: Path, name: str | None, reason: str | None) -> int:
+def checked(logs: Path, baseline: Path, name: str | None, reason: str | None) -> int:
     """The short run: against the baseline, or locked as the new one."""
+    locked: dict[str, Any] = {}
+    if name is None:
+        try:
+            locked = json.loads(baseline.read_text(encoding="utf-8"))["dual"]
+        except (OSError, ValueError, KeyError) as error:
+            print(f"{baseline} holds no baseline ({error!r}): lock one with --lock NAME --reason WHY")
+            return 2
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), SHORT_RECORDS, logs)
+        world = World(Path(folder), locked.get("records", SHORT_RECORDS), logs)
         row = measure(world, Dual(world), questions(logs))
         world.close()
     if name is not None:
         document = {"locked_by": name, "reason": reason, "dual": as_baseline(row)}
-        BASELINE.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        baseline.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"locked: {document['dual']}")
         return 0
-    locked = json.loads(BASELINE.read_text(encoding="utf-8"))["dual"]
     problems = worse_than(locked, row)
     print(f"now {as_baseline(row)}, locked {locked}")
     for problem in problems:
