@@ -62,7 +62,7 @@ class Measures:
         ledger = Ledger.open(self._data / "ledger.db", read_only=True)
         try:
             found = _flows(ledger, now)
-            row = ledger.one("tokens_on", now.date().isoformat())
+            row = ledger.one("spent_on", now.date().isoformat())
         finally:
             ledger.close()
         used = resource.getrusage(resource.RUSAGE_SELF)
