@@ -17,6 +17,8 @@ from kernel_gamma.contracts.ports import Clock
 __all__ = ["Measures"]
 
 _HOUR_SEC, _DAY_SEC = 3600.0, 86_400.0
+_STRUCK = "rhythm/triggers"
+"""That time passes is nothing that happens: what comes of it lies in other queues."""
 _MOST_ROWS = 20_000
 """Newest deliveries that are looked at; a busier day is measured by them."""
 
@@ -62,7 +64,7 @@ class Measures:
         ledger = Ledger.open(self._data / "ledger.db", read_only=True)
         try:
             found = _flows(ledger, now)
-            row = ledger.one("tokens_on", now.date().isoformat())
+            row = ledger.one("spent_on", now.date().isoformat())
         finally:
             ledger.close()
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -95,10 +97,11 @@ def _flows(ledger: Ledger, now: datetime) -> dict[str, Json]:
     by_queue: dict[str, Json] = {
         queue: flow.as_json(now.timestamp()) for queue, flow in sorted(flows.items())
     }
+    happened = [row for row in rows if row[1] != _STRUCK]
     return {
         "queues": by_queue,
-        "last_file": max((row[0] for row in rows), default=None),
-        "last_ended": max((row[5] for row in rows if row[5] is not None), default=None),
+        "last_file": max((row[0] for row in happened), default=None),
+        "last_ended": max((row[5] for row in happened if row[5] is not None), default=None),
         "cut": len(rows) >= _MOST_ROWS,
     }
 

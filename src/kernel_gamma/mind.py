@@ -477,7 +477,10 @@ class Mind:
     def _memory_status(self) -> dict[str, Json]:
         """How long now.md is, and why no consolidation runs, if none does until something new comes."""
         mark = self.self_log.fingerprint(NOW)
-        newest = self.self_log.tail(self._rotation.max_bytes)[-1:]
+        try:
+            newest = self.self_log.tail(self._rotation.max_bytes)[-1:]
+        except OSError:  # told by the node that waits for the page
+            newest = []
         stopped = [self._inquiries.seen(stopped_mark(passage)) for passage in newest if passage.heading]
         return {
             "now_bytes": mark[1] if mark is not None else 0,

@@ -44,6 +44,6 @@ class MetricsCollector(Node):
 
 def _moved(measures: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """What changes whenever something happens; None when nothing did for a day."""
-    if not measures.get("queues") and not measures.get("tokens_today"):
+    if measures.get("last_file") is None and not measures.get("tokens_today"):
         return None
     return measures.get("last_file"), measures.get("last_ended"), measures.get("tokens_today")
