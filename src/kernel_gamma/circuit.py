@@ -52,6 +52,7 @@ class Circuit:
         self._stopping = False
         self._warmed = False
         bus.on_fatal = self._end_with
+        bus.on_written = self._wake_heeding
 
     def subscribers(self) -> list[Subscriber]:
         """One per node."""
@@ -120,6 +121,12 @@ class Circuit:
             await self._handle(node, batch, self._bus.commit_ahead)
             if node.id in self._awake:
                 self._awake[node.id].set()
+
+    def _wake_heeding(self, directories: frozenset[str]) -> None:
+        """A file was written that may bring the next beat of a node forward."""
+        for node_id, awake in self._awake.items():
+            if not directories.isdisjoint(self._nodes[node_id].heeds):
+                awake.set()
 
     def beats_due(self) -> bool:
         """Whether a beat is running or its time has come."""

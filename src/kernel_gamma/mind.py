@@ -30,7 +30,7 @@ from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.plan import Plan
 from kernel_gamma.bus.records import Committed
 from kernel_gamma.bus.room import wait_for_room
-from kernel_gamma.bus.signals import read_signal, triggers_made
+from kernel_gamma.bus.signals import read_folder, read_signal, triggers_made
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
 from kernel_gamma.bus.tidying import Tidying, TidyingPorts
@@ -56,6 +56,7 @@ from kernel_gamma.nodes.base import NodePorts
 from kernel_gamma.prompts import Prompts
 from kernel_gamma.rhythm.clock import clock_for
 from kernel_gamma.rhythm.ids import UlidIds
+from kernel_gamma.rhythm.reminders import REMINDERS
 from kernel_gamma.rhythm.rules import read_rules
 from kernel_gamma.self_stream.pages import PageFiles
 from kernel_gamma.self_stream.passages import render
@@ -232,6 +233,7 @@ class Mind:
             signal=lambda path: read_signal(self.data, path),
             last_happening=self._inquiries.last_happening,
             triggers_made=lambda: triggers_made(self.data),
+            reminders=lambda: read_folder(self.data, REMINDERS),
             kept=lambda prefix: {**self._inquiries.kept(prefix), **self.bus.kept_ahead(prefix)},
             measures=self._measure,
             inspect=self._inspect,

@@ -8,7 +8,7 @@ import pytest
 from tests.fakes import START, MemorySelfLog
 
 from kernel_gamma.actions.builtin import Request, run_builtin
-from kernel_gamma.contracts.effects import Append, Emit
+from kernel_gamma.contracts.effects import Append, Emit, Overwrite
 from kernel_gamma.contracts.payloads import ActionPayload
 from kernel_gamma.contracts.ports import Snippet, ToolResult
 
@@ -182,3 +182,49 @@ def test_recall_returns_what_was_found_and_writes_nothing() -> None:
     assert result.effects == ()
     assert len(result.result["found"]) == 2
     assert result.result["found"][0]["key"] == "memory.tea"
+
+
+def reminder(result: ToolResult) -> Any:
+    (effect,) = result.effects
+    assert isinstance(effect, Overwrite)
+    assert effect.path == f"rhythm/reminders/{effect.document['id']}.json"
+    return effect.document
+
+
+def test_a_reminder_is_a_file_that_says_what_when_to_whom_and_how_far_it_is_trusted() -> None:
+    result = run("remind_me", {"text": "the oven", "at": "2099-01-01T09:00:00+08:00"})
+    document = reminder(result)
+    assert document["text"] == "the oven" and document["cron"] is None
+    assert document["at"] == "2099-01-01T09:00:00+08:00"
+    told = {key: document[key] for key in ("session", "channel", "to", "trust", "hops")}
+    assert told == {"session": "private:alice", "channel": "qq", "to": "alice", "trust": "unknown", "hops": 0}
+    assert result.ok and "the oven" in result.note
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"text": "x"}, "give either at or cron"),
+        ({"text": "x", "at": "2099-01-01T09:00:00Z", "cron": "0 9 * * *"}, "not both"),
+        ({"text": "x", "at": "2099-01-01T09:00:00"}, "no offset"),
+        ({"text": "x", "at": "1999-01-01T09:00:00Z"}, "is past"),
+        ({"text": "x", "at": "0001-01-01T00:00:00+14:00"}, "is no moment"),
+        ({"text": "x", "at": "tomorrow"}, "is no moment"),
+        ({"text": "x", "cron": "0 9 * *"}, "five fields"),
+        ({"text": "x", "cron": "0 9 31 2 *"}, "never due"),
+        ({"text": " ", "cron": "0 9 * * *"}, "empty"),
+    ],
+)
+def test_a_reminder_that_cannot_be_kept_fails_with_a_sentence(arguments: dict[str, Any], said: str) -> None:
+    result = run("remind_me", arguments, trust="owner")
+    assert not result.ok and not result.refused and not result.effects
+    assert said in result.error
+
+
+def test_a_stranger_sets_one_reminder_and_none_that_comes_again() -> None:
+    assert run("remind_me", {"text": "x", "at": "2099-01-01T09:00:00Z"}, trust="web").ok
+    result = run("remind_me", {"text": "x", "cron": "0 9 * * *"}, trust="unknown")
+    assert result.refused and "must be known" in result.error
+    assert (
+        reminder(run("remind_me", {"text": "x", "cron": "0 9 * * *"}, trust="known"))["cron"] == "0 9 * * *"
+    )

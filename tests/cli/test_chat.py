@@ -41,6 +41,13 @@ def test_commands_look_around(lived: Any, awake: Any) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_rule_strikes_when_it_is_fired(awake: Any) -> None:
+    done = awake.process("chat", "--from", "owner", "--quiet", stdin="/fire morning\n/fire nosuch\n/quit\n")
+    assert "dropped fired_" in done.stdout
+    assert "there is no rule nosuch; there are" in done.stderr
+    awake.wait_for(lambda: "rhythm.morning" in awake("stream", "-n", "20").stdout)
+
+
 def test_trace_follows_what_was_said_last(awake: Any) -> None:
     first = awake.process("chat", stdin="/trace\n/quit\n")
     assert "say something first" in first.stdout

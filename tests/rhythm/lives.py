@@ -33,10 +33,11 @@ class CountedModel(OfflineModel):
         trace_id: str,
         schema: Mapping[str, Json] | None = None,
         for_people: bool = True,
+        rule: str = "",
     ) -> Reply:
         self.calls += 1
         return await super().complete(
-            role, turns, agent=agent, trace_id=trace_id, schema=schema, for_people=for_people
+            role, turns, agent=agent, trace_id=trace_id, schema=schema, for_people=for_people, rule=rule
         )
 
 

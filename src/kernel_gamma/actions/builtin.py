@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
 
 from kernel_gamma.actions.registry import ToolSpec
 from kernel_gamma.actions.telling import note_of
-from kernel_gamma.contracts.effects import Append, Emit, Record
+from kernel_gamma.contracts.effects import Append, Emit, Overwrite, Record
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.events import safe_channel
 from kernel_gamma.contracts.language import Language
@@ -18,6 +18,8 @@ from kernel_gamma.contracts.payloads import ActionPayload, OutPayload
 from kernel_gamma.contracts.ports import SelfLog, ToolResult
 from kernel_gamma.contracts.trust import Trust, reaches
 from kernel_gamma.errors import KernelError
+from kernel_gamma.rhythm.reminders import REMINDERS, Reminder
+from kernel_gamma.rhythm.slots import BadCron, Cron
 from kernel_gamma.self_stream.passages import clean, slug
 from kernel_gamma.truths.static.proposals import Proposal, new_truth_of, ulid_from
 
@@ -42,6 +44,8 @@ class Request:
     self_log: SelfLog
     key: str = ""
     """The action's idempotency key."""
+    hops: int = 0
+    """Of the order."""
     draft: Draft | None = None
     """None: there are no static truths here."""
 
@@ -171,6 +175,63 @@ def _propose_truth(request: Request) -> ToolResult:
     return ToolResult(True, result, effects=(record,) if is_new else (), note=note)
 
 
+def _remind_me(request: Request) -> ToolResult:
+    """A file that the scheduler lets strike; its name comes from the action, so it is written once."""
+    given, order, now = request.arguments, request.order, request.now
+    text = str(given["text"]).strip()
+    when, rule = str(given.get("at") or "").strip(), str(given.get("cron") or "").strip()
+    at: datetime | None = None
+    cron: Cron | None = None
+    problem = ""
+    if not text:
+        problem = "the text is empty"
+    elif bool(when) == bool(rule):
+        problem = "give either at or cron" if not when else "give at or cron, not both"
+    elif when:
+        at, problem = _moment_ahead(when, now)
+    else:
+        try:
+            cron = Cron(rule)
+        except BadCron as error:
+            problem = str(error)
+    if problem:
+        return ToolResult(False, error=f"remind_me: {problem}")
+    if cron is not None and not reaches(order.trust, "known"):
+        told = f"an event trusted as {order.trust} may set one reminder; to come again it must be known"
+        return ToolResult(False, refused=True, error=f"remind_me: {told}")
+    reminder = Reminder(
+        id=f"rem_{ulid_from(request.key)}",
+        text=text,
+        asked=now,
+        session=order.session_key,
+        channel=safe_channel(order.channel),
+        to=order.to,
+        trust=order.trust,
+        at=at,
+        cron=cron,
+        hops=request.hops,
+    )
+    write = Overwrite(path=f"{REMINDERS}/{reminder.id}.json", document=reminder.as_json())
+    shown = f"{at.astimezone(now.tzinfo):%Y-%m-%d %H:%M:%S}".removesuffix(":00") if at else rule
+    note = note_of("remind", request.language, whom=shown, text=text)
+    result = {"reminder": reminder.id, "at": when or None, "cron": rule or None}
+    return ToolResult(True, result, effects=(write,), note=note)
+
+
+def _moment_ahead(text: str, now: datetime) -> tuple[datetime | None, str]:
+    """A moment of the future, or what is wrong with it."""
+    example = f"write it like {(now + timedelta(hours=1)).isoformat(timespec='seconds')}"
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is None:
+            return None, f"{text} has no offset; {example}"
+        if at.astimezone(UTC) <= now:
+            return None, f"{text} is past; it is {now.isoformat(timespec='seconds')}"
+    except (ValueError, OverflowError):
+        return None, f"{text} is no moment; {example}"
+    return at, ""
+
+
 def _paragraphs(text: str) -> str:
     """The text for a page: a line that would open a section of its own is kept as plain words."""
     return _SECTION.sub(r"\1\\\2", clean(text))
@@ -182,6 +243,7 @@ _RUN: Mapping[str, Callable[[Request], ToolResult]] = MappingProxyType(
         "write_diary": _write_diary,
         "remember": _remember,
         "recall": _recall,
+        "remind_me": _remind_me,
         "propose_truth": _propose_truth,
     }
 )
@@ -240,6 +302,19 @@ BUILTINS: tuple[ToolSpec, ...] = (
             ("query",), query=_WORDS, limit={"type": "integer", "minimum": 1, "maximum": 20}
         ),
         idempotent=True,
+    ),
+    ToolSpec(
+        name="remind_me",
+        description={
+            "en": "Be reminded of something: at a moment (RFC 3339 with its offset, like"
+            " 2026-11-30T18:00:00+08:00), or again and again by a cron rule (minute hour day month"
+            " weekday). It then comes back as an event here. Give at or cron, not both.",
+            "zh": "到时候提醒一件事：在某个时刻（RFC 3339，带时区，如 2026-11-30T18:00:00+08:00），"
+            "或按 cron 规则（分 时 日 月 星期）一再提醒。到时它会作为事件回到这里。at 和 cron 只填一个。",
+        },
+        parameters=_arguments(("text",), text=_WORDS, at=_WORDS, cron=_WORDS),
+        idempotent=True,
+        outcome="note",
     ),
     ToolSpec(
         name="propose_truth",

@@ -77,6 +77,7 @@ class Tools:
                 language,
                 self._self_log,
                 key=action.idempotency_key,
+                hops=max((d.envelope.hops for d in batch if d.envelope is not None), default=0),
                 draft=self._draft,
             )
             result = run_builtin(spec.name, request)

@@ -31,6 +31,7 @@ _NOTES: Mapping[Language, Mapping[str, str]] = {
         "remember": "I put down under “{whom}”, to keep: “{text}”",
         "propose": "I proposed a change of {whom}; a person has to approve it. Why: “{text}”",
         "recall": "I searched my memory for “{whom}” and found {text}.",
+        "remind": "I set a reminder for {whom}: “{text}”",
         "tool": "I used {whom}, and it worked.",
     },
     "zh": {
@@ -40,6 +41,7 @@ _NOTES: Mapping[Language, Mapping[str, str]] = {
         "remember": "我在“{whom}”名下记住了：“{text}”",
         "propose": "我提议改动 {whom}，要等一个人批准。理由：“{text}”",
         "recall": "我在记忆里找了“{whom}”，找到 {text} 处。",
+        "remind": "我定下了一个提醒（{whom}）：“{text}”",
         "tool": "我用了 {whom}，做成了。",
     },
 }

@@ -174,6 +174,8 @@ class FileEventBus:
         """Awaited after every listing of the directories: the mind looks at its pages then."""
         self.on_fatal: Callable[[BaseException], None] | None = None
         """Hears why nothing more can be accepted, e.g. Fenced."""
+        self.on_written: Callable[[frozenset[str]], None] | None = None
+        """Hears of the folders into which a commit has written bare files."""
 
     # ---- life
 
@@ -368,9 +370,14 @@ class FileEventBus:
     ) -> None:
         self._stands(plan)
         self._commits += 1
+        self._tell_written(plan)
         if committed is not None:
             self._offer_emitted(committed, now)
             self._observe("committed", {"node": sub.node, "batch": batch, "commit": committed})
+
+    def _tell_written(self, plan: Plan) -> None:
+        if plan.writes and self.on_written is not None:
+            self.on_written(frozenset(directory for _, directory, *_ in plan.writes))
 
     def _foresee(self, plan: Plan) -> None:
         for claim in plan.claims:
@@ -432,6 +439,7 @@ class FileEventBus:
             sub.nonsense.clear()
             sub.parks = 0
         sub.wake.set()
+        self._tell_written(plan)
         if committed is not None:
             self._offer_emitted(committed, now)
             self._observe("committed", {"node": sub.node, "batch": flight.batch, "commit": committed})

@@ -22,6 +22,7 @@ from kernel_gamma.contracts.effects import (
     DeadLetter,
     Emit,
     Finish,
+    Move,
     MovePrefix,
     Outcome,
     Overwrite,
@@ -147,7 +148,9 @@ class Plan:
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     farewells: list[Operation] = field(default_factory=list)
     """Reasons and acks of files that leave as dead."""
+    asked_moves: list[Operation] = field(default_factory=list)
     moves: list[Operation] = field(default_factory=list)
+    """Inputs that leave their queues."""
     records: list[Operation] = field(default_factory=list)
     """Truths for the memory store."""
 
@@ -169,7 +172,7 @@ class Plan:
         emits = [("write", e.directory, e.name, e.text(), "emit") for e in self.emits]
         return [
             *appends, *self.replaces, *self.rotations, *emits, *self.writes, *self.records, *self.farewells,
-            *self.moves,
+            *self.asked_moves, *self.moves,
         ]  # fmt: skip
 
     def outputs(self) -> list[str]:
@@ -213,9 +216,8 @@ def build_plan(
                 plan.replaces.append(_replace(effect, index, batch.id))
             case MovePrefix():
                 plan.rotations.append(_rotate(effect))
-            case Overwrite():
-                _check_path(effect.path)
-                plan.writes.append(write_operation(effect.path, effect.document))
+            case Overwrite() | Move():
+                _place(plan, effect)
             case Claim():
                 plan.claims.append(effect)
             case Record():
@@ -225,6 +227,15 @@ def build_plan(
     for delivery in batch:
         plan.verdicts.setdefault(delivery.seq, Verdict("finished"))
     return plan
+
+
+def _place(plan: Plan, effect: Overwrite | Move) -> None:
+    _check_path(effect.path)
+    if isinstance(effect, Overwrite):
+        plan.writes.append(write_operation(effect.path, effect.document))
+    else:
+        _check_path(effect.to)
+        plan.asked_moves.append(("move", effect.path, effect.to))
 
 
 def _judge(plan: Plan, effect: Finish | RetryLater | DeadLetter, batch: Batch) -> None:

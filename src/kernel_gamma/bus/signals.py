@@ -10,7 +10,7 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.errors import Poison
 
-__all__ = ["read_signal", "triggers_made"]
+__all__ = ["read_folder", "read_signal", "triggers_made"]
 
 _MOST_BYTES = 1_000_000
 
@@ -21,6 +21,15 @@ def read_signal(root: Path, path: str) -> Json:
         return read_document(read_regular(os.fsencode(root / path), _MOST_BYTES)[0], max_depth=16)
     except (OSError, Unreadable, Poison):
         return None
+
+
+def read_folder(root: Path, path: str) -> dict[str, Json]:
+    """The documents of a folder of such files by name, without .json; what cannot be read is None."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(root / path) if entry.name.endswith(".json"))
+    except OSError:
+        return {}
+    return {name.removesuffix(".json"): read_signal(root, f"{path}/{name}") for name in names}
 
 
 def triggers_made(root: Path) -> list[str]:

@@ -18,6 +18,7 @@ from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.letters import letters_in
 from kernel_gamma.cli.pages import Follower, last_passages, show_passage
 from kernel_gamma.cli.prompt import Prompt
+from kernel_gamma.cli.rhythm import fire
 from kernel_gamma.cli.say import drop_event, drop_words
 from kernel_gamma.cli.status import queues_of
 from kernel_gamma.cli.terminal import HomeOption, complain, note, print_table, say, shown
@@ -34,7 +35,7 @@ _LAST_WORDS_SEC = 60.0
 """When the input ends (a pipe), so long is waited for the replies that are still out."""
 
 _HELP = (
-    "/stream [N]  /state  /memories [NAME]  /trace [ID]  /queues  /emit JSON  /dead  /quit\n"
+    "/stream [N]  /state  /memories [NAME]  /trace [ID]  /queues  /emit JSON  /fire RULE  /dead  /quit\n"
     "Anything else is said to the mind."
 )
 
@@ -87,6 +88,7 @@ class Talk:
             "/trace": self._trace,
             "/queues": self._queues,
             "/emit": self._emit,
+            "/fire": self._fire,
             "/dead": self._dead,
             "/help": lambda rest: say(_HELP),
         }
@@ -192,6 +194,9 @@ class Talk:
         dropped = drop_event(self._place, rest.encode(errors="surrogateescape"), source="/emit")
         say(f"dropped {dropped.name}")
         self._last = dropped.ids[0] if dropped.ids else dropped.name
+
+    def _fire(self, rest: str) -> None:
+        say(f"dropped {fire(self._place, rest, sender=self._sender)}")
 
     def _dead(self, rest: str) -> None:
         rows = [

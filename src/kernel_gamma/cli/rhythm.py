@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kernel_gamma.bus.files import write_whole
-from kernel_gamma.bus.signals import read_signal
+from kernel_gamma.bus.files import move, write_whole
+from kernel_gamma.bus.signals import read_folder, read_signal
 from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.terminal import Failed, HomeOption, JsonOption, print_json, print_table, say
 from kernel_gamma.configuration import Home
 from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
-from kernel_gamma.rhythm.rules import Rule, read_rules
+from kernel_gamma.contracts.language import language_of
+from kernel_gamma.rhythm.ids import UlidIds
+from kernel_gamma.rhythm.reminders import REMINDERS, Reminder, next_of, read_reminders
+from kernel_gamma.rhythm.rules import REMINDER, Rule, day_of, read_rules
 from kernel_gamma.rhythm.slots import slot_name
 from kernel_gamma.rhythm.timetable import Holds, State, read_holds, read_state, upcoming
+from kernel_gamma.self_stream.stream import SelfStream
 
-__all__ = ["app", "next_slots"]
+__all__ = ["app", "fire", "next_slots"]
 
 app = typer.Typer(rich_markup_mode=None)
 rhythm = typer.Typer(
-    help="What strikes, and when: list, next, skip, pause, resume.",
+    help="What strikes, and when: list, next, skip, pause, resume, cancel.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -32,6 +36,7 @@ app.add_typer(rhythm, name="rhythm")
 
 _SKIP, _PAUSED = "control/skip.json", "rhythm/paused.json"
 _SHOWN = 10
+_TAIL_BYTES = 2000
 _KEPT = timedelta(days=7)
 """How long a slot that was skipped stays named: a mind that was away may yet look back on it."""
 
@@ -79,13 +84,46 @@ def next_slots(place: Place, count: int = _SHOWN) -> list[dict[str, Any]]:
     ]
 
 
+def fire(place: Place, name: str, *, sender: str) -> str:
+    """Let a rule strike now, whatever its slots; the name of the file that was dropped. Raises Failed."""
+    rule = _board(place).rule(name)
+    now, ids = place.clock.now(), UlidIds(place.clock)
+    settings = place.settings
+    said = settings.language
+    stream = SelfStream(place.self_dir).tail(_TAIL_BYTES) if said == "auto" else []
+    language = language_of("\n".join(passage.text for passage in stream)) if said == "auto" else said
+    payload = {
+        "rule": rule.name,
+        "slot": slot_name(now),
+        "text": rule.told(now, language, time.fromisoformat(settings.rhythm.day_ends_at)),
+        "day": str(day_of(now, time.fromisoformat(settings.rhythm.day_ends_at))),
+        "from": sender,
+        "idle": False,
+    }
+    envelope = {
+        "id": ids.new("evt"),
+        "timestamp": rfc3339(now),
+        "source_node": "kgamma",
+        "source_type": "rhythm",
+        "session_key": f"rhythm:{rule.name}",
+    }
+    dropped = f"{ids.new('fired')}.json"
+    _write(place.data, f"rhythm/triggers/{dropped}", {"envelope": envelope, "payload": payload})
+    return dropped
+
+
 @rhythm.command("list")
 def list_rules(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Every rule with its next slot and what became of the last ones."""
-    board = _board(open_place(home))
+    """Every rule with its next slot and what became of the last ones; and the reminders that wait."""
+    place = open_place(home)
+    board = _board(place)
     found = [_told(board, rule) for rule in board.rules]
+    waiting = [
+        _told_reminder(board, reminder) for reminder in read_reminders(read_folder(place.data, REMINDERS))
+    ]
+    waiting.sort(key=lambda one: str(one["at"]))
     if as_json:
-        print_json(found)
+        print_json(found + waiting)
         return
     rows = [
         [
@@ -99,6 +137,47 @@ def list_rules(home: HomeOption = None, as_json: JsonOption = False) -> None:
         for one in found
     ]
     print_table(["rule", "cron", "next", "struck", "of them idle", "skipped"], rows)
+    if waiting:
+        say("")
+        shown = [[one["reminder"], one["next"], one["cron"] or "once", one["text"]] for one in waiting]
+        print_table(["reminder", "next", "cron", "text"], shown)
+
+
+def _told_reminder(board: _Board, reminder: Reminder) -> dict[str, Any]:
+    zone = board.place.clock.zone
+    coming = next_of(reminder, board.state.reminders.get(reminder.id), zone)
+    return {
+        "rule": REMINDER,
+        "reminder": reminder.id,
+        "at": slot_name(coming),
+        "next": rfc3339(coming.astimezone(zone)),
+        "cron": reminder.cron.text if reminder.cron is not None else None,
+        "text": reminder.text,
+        "session": reminder.session,
+        "trust": reminder.trust,
+    }
+
+
+@rhythm.command()
+def cancel(
+    reminder: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """A reminder does not come any more; its file moves to rhythm/reminders/done/."""
+    place = open_place(home)
+    waiting = [one.id for one in read_reminders(read_folder(place.data, REMINDERS))]
+    if reminder not in waiting:
+        known = ", ".join(waiting) or "none"
+        raise Failed(f"there is no reminder {reminder}; there are {known} (kgamma rhythm list)")
+    folder, name = place.data / REMINDERS, f"{reminder}.json"
+    day = str(place.clock.now().date())
+    if not move(os.fsencode(folder / name), os.fsencode(folder / "done" / day / name)):
+        raise Failed(f"{reminder} has just struck: there is nothing left to cancel")
+    if as_json:
+        print_json({"cancelled": reminder})
+    else:
+        say(f"cancelled {reminder}")
 
 
 def _told(board: _Board, rule: Rule) -> dict[str, Any]:

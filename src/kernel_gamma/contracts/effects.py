@@ -21,6 +21,7 @@ __all__ = [
     "Effect",
     "Emit",
     "Finish",
+    "Move",
     "MovePrefix",
     "Outcome",
     "Overwrite",
@@ -199,6 +200,15 @@ class Overwrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Move a bare file, after everything else of the Outcome; nothing happens if it is gone."""
+
+    path: str
+    """Relative to the data directory, as `to` is."""
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """Remember a dedupe key, in the same commit as what it stands for."""
 
@@ -262,7 +272,17 @@ class DeadLetter:
 
 
 Effect: TypeAlias = (
-    Emit | Append | Replace | MovePrefix | Overwrite | Claim | Record | Finish | RetryLater | DeadLetter
+    Emit
+    | Append
+    | Replace
+    | MovePrefix
+    | Overwrite
+    | Move
+    | Claim
+    | Record
+    | Finish
+    | RetryLater
+    | DeadLetter
 )
 
 

@@ -20,6 +20,9 @@ __all__ = [
 ]
 
 
+_PEOPLE = ("private:", "group:")
+
+
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -55,6 +58,11 @@ class Event(_Value):
     def is_message(self) -> bool:
         """Words addressed to the mind; never folded, never refused."""
         return self.type == "message" or self.type.startswith("message.")
+
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits for what comes of it: words of a person, or a reminder that one asked for."""
+        return self.is_message or (self.type == "rhythm.reminder" and self.session.startswith(_PEOPLE))
 
 
 class MessagePayload(_Value):

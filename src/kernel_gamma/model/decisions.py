@@ -17,7 +17,7 @@ from kernel_gamma.contracts.language import Language
 
 __all__ = ["DECISION", "Decision", "DecisionKind", "one_line", "read_decisions"]
 
-DecisionKind = Literal["reply", "diary", "remember", "recall"]
+DecisionKind = Literal["reply", "diary", "remember", "recall", "remind"]
 
 DECISION: Mapping[Language, Mapping[DecisionKind, re.Pattern[str]]] = MappingProxyType(
     {
@@ -26,12 +26,14 @@ DECISION: Mapping[Language, Mapping[DecisionKind, re.Pattern[str]]] = MappingPro
             "diary": re.compile(r"I decide to write in my diary: (?P<text>.+)"),
             "remember": re.compile(r"I decide to remember about (?P<about>.+?): (?P<text>.+)"),
             "recall": re.compile(r"I decide to recall: (?P<text>.+)"),
+            "remind": re.compile(r"I decide to be reminded at (?P<about>\S+): (?P<text>.+)"),
         },
         "zh": {
             "reply": re.compile(r"我决定回复(?: ?(?P<about>[^：]+))?：(?P<text>.+)"),
             "diary": re.compile(r"我决定写日记：(?P<text>.+)"),
             "remember": re.compile(r"我决定记住关于(?P<about>.+?)的事：(?P<text>.+)"),
             "recall": re.compile(r"我决定回忆：(?P<text>.+)"),
+            "remind": re.compile(r"我决定在 (?P<about>\S+) 提醒：(?P<text>.+)"),
         },
     }
 )
@@ -43,12 +45,14 @@ _LINES: Mapping[Language, Mapping[DecisionKind, str]] = {
         "diary": "I decide to write in my diary: {text}",
         "remember": "I decide to remember about {about}: {text}",
         "recall": "I decide to recall: {text}",
+        "remind": "I decide to be reminded at {about}: {text}",
     },
     "zh": {
         "reply": "我决定回复{about}：{text}",
         "diary": "我决定写日记：{text}",
         "remember": "我决定记住关于{about}的事：{text}",
         "recall": "我决定回忆：{text}",
+        "remind": "我决定在 {about} 提醒：{text}",
     },
 }
 _TO: Mapping[Language, str] = {"en": " to {about}", "zh": " {about}"}
@@ -64,7 +68,8 @@ class Decision:
     kind: DecisionKind
     text: str
     about: str | None = None
-    """Who a reply goes to (None: where the event came from), or the topic to remember under."""
+    """Who a reply goes to (None: where the event came from), the topic to remember
+    under, or when to be reminded (RFC 3339)."""
 
     def line(self, language: Language) -> str:
         """The sentence for the stream; `read_decisions` makes the same decision of it.
@@ -88,6 +93,8 @@ class Decision:
             return {"tool": "write_diary", "arguments": {"text": self.text}}
         if self.kind == "remember":
             return {"tool": "remember", "arguments": {"topic": self.about, "text": self.text}}
+        if self.kind == "remind":
+            return {"tool": "remind_me", "arguments": {"text": self.text, "at": self.about}}
         return {"tool": "recall", "arguments": {"query": self.text}}
 
 

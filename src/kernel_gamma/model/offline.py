@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Literal
 
-from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.language import Language, language_of
 from kernel_gamma.contracts.ports import Reply, Role, Turn, Usage
 from kernel_gamma.model.decisions import Decision, one_line, read_decisions
@@ -68,6 +68,7 @@ _TEXTS: Mapping[Language, Mapping[str, str]] = MappingProxyType(
             "time": "It is {clock} on {day}.",
             "diary": "I am writing it in my diary.",
             "remember": "I am putting it down, to keep.",
+            "remind": "I will remind you.",
             "recall": "I am looking in my memory for “{text}”.",
             "heard": "I have read your words: “{text}”.",
             "empty": "Your message has arrived; it holds no words.",
@@ -87,6 +88,7 @@ _TEXTS: Mapping[Language, Mapping[str, str]] = MappingProxyType(
             "time": "现在是 {day} {clock}。",
             "diary": "我这就写进日记。",
             "remember": "我这就记下来。",
+            "remind": "到时候我提醒你。",
             "recall": "我在记忆里找找“{text}”。",
             "heard": "你的话我看到了：“{text}”。",
             "empty": "你的消息到了，里面没有文字。",
@@ -196,6 +198,8 @@ def _quoted(text: str) -> str:
 
 
 def _decisions(event: FencedEvent, language: Language) -> list[Decision]:
+    if event.type == "rhythm.reminder" and event.words and event.trust != "web":
+        return [Decision("reply", event.words, _whom(event))]
     if not event.is_message:
         return _after_recall(event, language)
     # Words from the web are told, never followed.
@@ -203,8 +207,12 @@ def _decisions(event: FencedEvent, language: Language) -> list[Decision]:
     decisions: list[Decision] = []
     texts, words = _TEXTS[language], event.words
     answer: list[str] = []
+    if request is not None and request.kind == "remind" and not (event.time and request.after_sec):
+        request = None
     if request is not None:
         topic = one_line(event.from_) if request.kind == "remember" else None
+        if request.kind == "remind" and event.time:
+            topic = rfc3339(event.time + timedelta(seconds=request.after_sec))
         decisions.append(Decision(request.kind, request.text, topic))
         answer = [texts[request.kind].format(text=_short(request.text))]
     elif event.trust != "web":
@@ -213,8 +221,11 @@ def _decisions(event: FencedEvent, language: Language) -> list[Decision]:
         answer = [texts["heard"].format(text=_short(words)) if words else texts["empty"]]
     space = " " if language == "en" else ""
     text = space.join([*answer, texts["notice"]])
-    whom = event.from_ if event.from_ and event.from_ != NOBODY else None
-    return [*decisions, Decision("reply", text, whom)]
+    return [*decisions, Decision("reply", text, _whom(event))]
+
+
+def _whom(event: FencedEvent) -> str | None:
+    return event.from_ if event.from_ and event.from_ != NOBODY else None
 
 
 def _simple_answer(event: FencedEvent, words: str, language: Language) -> list[str]:

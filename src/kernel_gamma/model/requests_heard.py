@@ -11,7 +11,42 @@ __all__ = ["Heard", "asks_time", "greets", "heard"]
 _START = r"(?:^|(?<=[.!?,;:…]\s)|(?<=\n))[ \t]*(?:(?:please|and|then|also|could you|can you|would you)[ ,]+)*"
 _START_ZH = r"(?:^|(?<=[。！？，；,.!?\s]))\s*(?:(?:请你?|麻烦你?|帮我|帮忙|你要?|也|再|能不能|可以)\s*)*"
 
-_PATTERNS: tuple[tuple[Literal["diary", "remember", "recall"], re.Pattern[str]], ...] = (
+_SPAN = r"(?P<count>\d{1,6}|an?|half an|one|two|three|five|ten) (?P<unit>second|minute|hour|day)s?"
+_SPAN_ZH = (
+    r"(?P<count>\d{1,6}|[一二两三四五六七八九]?十?[一二三四五六七八九]?|半)\s*个?"
+    r"(?P<unit>秒|分钟|小时|钟头|天)钟?(?:之?后|以后)"
+)
+_UNITS = {
+    "second": 1, "minute": 60, "hour": 3600, "day": 86400,
+    "秒": 1, "分钟": 60, "小时": 3600, "钟头": 3600, "天": 86400,
+}  # fmt: skip
+_COUNTS = {"a": 1, "an": 1, "half an": 0.5, "one": 1, "two": 2, "three": 3, "five": 5, "ten": 10, "半": 0.5}
+_DIGITS = "零一二三四五六七八九"
+
+Kind = Literal["diary", "remember", "recall", "remind"]
+
+_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    (
+        "remind",
+        re.compile(
+            _START + rf"remind me in {_SPAN}(?: to\b| that\b| about\b|\s*[:,])?\s*(?P<text>\S.*)",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+    (
+        "remind",
+        re.compile(
+            _START + rf"remind me (?:to|that|about) (?P<text>\S[^\n]*?),? in {_SPAN}[.!]?(?=\s|$)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "remind",
+        re.compile(
+            _START_ZH + rf"(?:在|过)?{_SPAN_ZH}[，,]?(?:请|你|再)*提醒(?:我|一下)*[:：,，]?\s*(?P<text>\S.*)",
+            re.DOTALL,
+        ),
+    ),
     (
         "recall",
         re.compile(
@@ -98,15 +133,17 @@ _ASKS_TIME = re.compile(
 class Heard:
     """A request found in words."""
 
-    kind: Literal["diary", "remember", "recall"]
+    kind: Kind
     text: str
-    """What to write or remember, whole; or what to look for."""
+    """What to write, remember or be reminded of, whole; or what to look for."""
+    after_sec: float = 0.0
+    """When to be reminded, counted from the words."""
 
 
 def heard(text: str) -> Heard | None:
     """The first request in an event's own words; None when there is none."""
     found = [
-        (match.start(), -len(match[0]), Heard(kind, kept))
+        (match.start(), -len(match[0]), Heard(kind, kept, _span(match)))
         for kind, pattern in _PATTERNS
         if (match := pattern.search(text)) and (kept := _kept(match))
     ]
@@ -119,6 +156,22 @@ def greets(text: str) -> bool:
 
 def asks_time(text: str) -> bool:
     return _ASKS_TIME.search(text) is not None
+
+
+def _span(match: re.Match[str]) -> float:
+    groups = match.groupdict()
+    if "count" not in groups:
+        return 0.0
+    return _count(groups["count"].casefold()) * _UNITS[groups["unit"].casefold()]
+
+
+def _count(text: str) -> float:
+    if text in _COUNTS:
+        return _COUNTS[text]
+    if text.isascii() and text.isdigit():
+        return int(text)
+    tens, ten, ones = text.replace("两", "二").rpartition("十")
+    return (_DIGITS.index(tens or "一") * 10 if ten else 0) + _DIGITS.index(ones or "零")
 
 
 def _kept(match: re.Match[str]) -> str:

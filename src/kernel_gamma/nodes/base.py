@@ -84,6 +84,8 @@ class NodePorts:
     """The number of the newest event or action that is not of the rhythm itself; 0: none."""
     triggers_made: Callable[[], Sequence[str]] = lambda: ()
     """Names of the triggers that stand or have been done."""
+    reminders: Callable[[], Mapping[str, Json]] = lambda: {}
+    """The files of rhythm/reminders/ by name, without .json."""
     kept: Callable[[str], Mapping[str, Mapping[str, Json]]] = lambda prefix: {}
     """`seen` for all keys that begin so; for a handful of them."""
     measures: Callable[[], Awaitable[Mapping[str, Json]]] = _measured_nothing
@@ -110,6 +112,8 @@ class Node:
     """Files past their time to live come too, and it says what follows; else the bus closes them."""
     every_sec: ClassVar[float | None] = None
     """Seconds between its beats; None: it has none, unless `next_beat` says otherwise."""
+    heeds: ClassVar[tuple[str, ...]] = ()
+    """Folders of bare files: when a commit writes into one, `next_beat` is asked anew."""
     debounce: Debounce | None = None
     batch: BatchRule = BatchRule()
 

@@ -15,7 +15,7 @@ from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.rhythm.rules import Rule
 from kernel_gamma.rhythm.slots import slot_name, slot_of_name
 
-__all__ = ["Due", "Holds", "Settled", "State", "due", "read_holds", "read_state", "upcoming"]
+__all__ = ["MOST_AT_ONCE", "Due", "Holds", "Settled", "State", "due", "read_holds", "read_state", "upcoming"]
 
 MOST_AT_ONCE = 64
 """Slots of one rule that strike in one go; the rest follows at once."""

@@ -107,7 +107,7 @@ class Internalizer(Node):
             trace_id=batch.trace_id,
             see_images=sees,
         )
-        for_people = any(event.is_message for event in events)
+        for_people = any(event.awaited for event in events)
         assembled = await ports.assemble(request)
         if ports.settings.context.ties == "fast":
             assembled = await untied(
@@ -256,7 +256,7 @@ def _announce(
 ) -> Emit:
     """The `int_` that says where the passage is; the bus fills in its offset, length and hash."""
     worn = [delivery.envelope for delivery in deliveries if delivery.envelope is not None]
-    messages = [event for event in events if event.is_message]
+    messages = [event for event in events if event.awaited]
     trust = least(event.trust for event in events)
     # Whoever told something may be answered by name; what became of her actions was told by herself.
     told = (event.from_ for event in reversed(events) if not event.type.startswith("action."))

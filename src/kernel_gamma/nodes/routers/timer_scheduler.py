@@ -8,13 +8,22 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 
-from kernel_gamma.contracts.effects import Batch, Effect, Emit, Outcome, Overwrite, Record
+from kernel_gamma.contracts.effects import Batch, Effect, Emit, Move, Outcome, Overwrite, Record
 from kernel_gamma.contracts.envelope import rfc3339
 from kernel_gamma.contracts.language import Language, language_of
 from kernel_gamma.nodes.base import Node
-from kernel_gamma.rhythm.rules import Rule, day_of
+from kernel_gamma.rhythm.reminders import (
+    REMINDERS,
+    Reminder,
+    due_slot,
+    next_of,
+    read_reminders,
+    struck_slots,
+)
+from kernel_gamma.rhythm.rules import REMINDER, Rule, day_of
 from kernel_gamma.rhythm.slots import slot_name
 from kernel_gamma.rhythm.timetable import (
+    MOST_AT_ONCE,
     TOO_FAR_AHEAD,
     Due,
     Holds,
@@ -34,14 +43,18 @@ _TAIL_BYTES = 2000
 
 
 class TimerScheduler(Node):
-    """Time as a sense: the rules of config/rhythm.yaml strike."""
+    """Time as a sense: the rules of config/rhythm.yaml strike, and so do reminders."""
 
     emit = ("rhythm/triggers/*.json",)
+    heeds = (REMINDERS,)
 
     def next_beat(self, now: datetime) -> datetime | None:
         """The earliest slot that is not settled; at once for a rule that is not known yet."""
         state = self._state()
         moments = [self._wanted(rule, state.rules.get(rule.name), now) for rule in self.ports.rhythm]
+        zone = self.ports.clock.zone
+        for reminder in read_reminders(self.ports.reminders()):
+            moments.append(next_of(reminder, self._through(reminder, state, now), zone))
         return min(moments).astimezone(now.tzinfo) if moments else None
 
     def _wanted(self, rule: Rule, settled: Settled | None, now: datetime) -> datetime:
@@ -64,7 +77,7 @@ class TimerScheduler(Node):
                 before = replace(before, through=now)
             found = due(rule, before.through, now, punctual=self._punctual(), holds=holds)
             settled[rule.name] = self._settle(rule, before, found, effects)
-        after = State(settled, state.reminders)
+        after = State(settled, self._remind(state, now, effects))
         if after != state:
             effects.append(Overwrite(path="rhythm/state.json", document=after.as_json()))
         return Outcome.of(*effects)
@@ -118,6 +131,59 @@ class TimerScheduler(Node):
             source_type="rhythm",
             session_key=f"rhythm:{rule.name}",
             trust="owner",
+        )
+
+    def _through(self, reminder: Reminder, state: State, now: datetime) -> datetime | None:
+        through = state.reminders.get(reminder.id)
+        return now if through is not None and through - now > TOO_FAR_AHEAD else through
+
+    def _remind(self, state: State, now: datetime, effects: list[Effect]) -> dict[str, datetime]:
+        """Let the reminders strike that are due; how far each is settled that comes again."""
+        settled: dict[str, datetime] = {}
+        struck: dict[str, datetime] | None = None
+        many = 0
+        for reminder in read_reminders(self.ports.reminders()):
+            through = self._through(reminder, state, now)
+            slot = due_slot(reminder, through, now, self.ports.clock.zone)
+            if slot is not None and many < MOST_AT_ONCE:
+                many += 1
+                struck = struck_slots(self.ports.triggers_made()) if struck is None else struck
+                before = struck.get(reminder.id)
+                if before is None or before < slot.replace(microsecond=0):
+                    effects.append(self._reminding(reminder, slot, now))
+                if reminder.cron is None:
+                    name = f"{reminder.id}.json"
+                    day = now.astimezone(self.ports.clock.zone).date()
+                    effects.append(Move(path=f"{REMINDERS}/{name}", to=f"{REMINDERS}/done/{day}/{name}"))
+                through = slot
+            if reminder.cron is not None and through is not None:
+                settled[reminder.id] = through
+        return settled
+
+    def _reminding(self, reminder: Reminder, slot: datetime, now: datetime) -> Emit:
+        zone, language = self.ports.clock.zone, self.ports.settings.language
+        spoken = language_of(reminder.text) if language == "auto" else language
+        late = now - slot > self._punctual()
+        payload = {
+            "rule": REMINDER,
+            "slot": slot_name(slot),
+            "text": reminder.told(slot, spoken, zone, late=late),
+            "time": rfc3339(slot.astimezone(zone)),
+            "channel": reminder.channel,
+            "reminder": reminder.id,
+            "late_sec": int((now - slot).total_seconds()) if late else 0,
+            "idle": False,
+        }
+        if reminder.to is not None:
+            payload["from"] = reminder.to
+        return Emit(
+            directory="rhythm/triggers",
+            payload=payload,
+            name=reminder.trigger_name(slot),
+            source_type="rhythm",
+            session_key=reminder.session,
+            hops=reminder.hops_at(slot),
+            trust=reminder.trust,
         )
 
     def _set_right(self, rule: Rule, before: Settled, now: datetime) -> Record:
