@@ -59,11 +59,12 @@ class Question:
 
 
 def logs_folder(given: Path | None) -> Path | None:
-    """`given`, else KGAMMA_LOGS, else ../shared/data/loghub beside the checkout; None: not there."""
-    beside = Path(__file__).resolve().parents[2] / "shared/data/loghub"
+    """`given`, else what KGAMMA_LOGS names; None: neither, or the three logs are not there."""
     named = os.environ.get("KGAMMA_LOGS")
-    folder = given or (Path(named) if named else beside)
-    return folder if all((folder / name).is_file() for name in _LOGS) else None
+    folder = given or (Path(named) if named else None)
+    if folder is None or not all((folder / name).is_file() for name in _LOGS):
+        return None
+    return folder
 
 
 def planted() -> list[NewTruth]:

@@ -14,6 +14,7 @@ _TIMES = frozenset({"## <t>"})
 _MASKS = (
     (re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:Z| ?[+-]\d{2}:?\d{2})?"), "<t>"),
     (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"), "<a>"),
+    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<h>"),
     (re.compile(r"\b(?=[0-9a-f-]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b", re.IGNORECASE), "<h>"),
     (re.compile(r"\d+"), "<n>"),
 )

@@ -50,6 +50,10 @@ BASELINE = Path(__file__).with_name("baseline.json")
 SINGLE_TOKENS = 10_000
 SHORT_RECORDS = 3_000
 WORSE = 1.05
+QUOTED_CHARACTERS = 6_000
+"""Of its context that a report of the self-excitation case quotes."""
+SINGLE_DAYS = 2
+"""The single channel is at its cap at once; thirty days of it show nothing more."""
 BATCH = 5_000
 PREFILL_SEC_PER_TOKEN = 0.0001
 """About what a small GPU does; the answer itself takes as long for every prompt."""
@@ -309,28 +313,27 @@ def answer_seconds(
 # Self-excitation
 
 
-def self_excitation(logs: Path, days: int) -> dict[str, list[float]]:
+def self_excitation(
+    logs: Path, days: int, kind: Callable[[World], Contender] = Dual, hours: int = 24
+) -> list[float]:
     """Mean tokens of each day's contexts; the mind writes a report an hour and quotes its context in it."""
-    found: dict[str, list[float]] = {}
-    for kind in (Dual, Single):
-        with tempfile.TemporaryDirectory() as folder:
-            world = World(Path(folder), 300, logs)
-            contender = kind(world)
-            by_day = []
-            for day in range(days):
-                counts = []
-                for hour in range(24):
-                    world.clock.moment = NOW + timedelta(days=day, hours=hour)
-                    text = contender.context("Hourly report: what errors and alerts are there? 有哪些报警？")
-                    counts.append(world.count(text))
-                    report = f"Hourly report {hour}: I looked at everything.\n{text[-6000:]}"
-                    world.store.upsert(
-                        NewTruth(category="inspection", value=report, timestamp=world.clock.moment)
-                    )
-                by_day.append(statistics.mean(counts))
-            found[contender.name] = by_day
-            world.close()
-    return found
+    by_day = []
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder), 300, logs)
+        contender = kind(world)
+        for day in range(days):
+            counts = []
+            for hour in range(hours):
+                world.clock.moment = NOW + timedelta(days=day, hours=hour * 24 / hours)
+                text = contender.context("Hourly report: what errors and alerts are there? 有哪些报警？")
+                counts.append(world.count(text))
+                report = f"Hourly report {hour}: I looked at everything.\n{text[-QUOTED_CHARACTERS:]}"
+                world.store.upsert(
+                    NewTruth(category="inspection", value=report, timestamp=world.clock.moment)
+                )
+            by_day.append(statistics.mean(counts))
+        world.close()
+    return by_day
 
 
 # The baseline
@@ -381,7 +384,8 @@ def main() -> int:
     parser.add_argument("--records", type=int, nargs="+", default=[100, 10_000])
     parser.add_argument("--logs", type=Path, help="the folder of the public logs; else KGAMMA_LOGS")
     parser.add_argument("--days", type=int, default=30, help="of the self-excitation case; 0 leaves it out")
-    parser.add_argument("--check", action="store_true", help="a short run against baseline.json")
+    parser.add_argument("--check", action="store_true", help="a short run against the baseline")
+    parser.add_argument("--baseline", type=Path, default=BASELINE, help="the file of the baseline")
     parser.add_argument("--lock", metavar="NAME", help="lock a new baseline in this name")
     parser.add_argument("--reason", help="why the baseline changes")
     parser.add_argument("--missing", action="store_true", help="name the tasks whose evidence is not there")
@@ -394,7 +398,7 @@ def main() -> int:
         print("--lock needs a name and a --reason")
         return 2
     if given.check or given.lock is not None:
-        return checked(logs, given.lock, given.reason)
+        return checked(logs, given.baseline, given.lock, given.reason)
     asked = questions(logs)
     rows: list[Row] = []
     answers: dict[str, float] = {}
@@ -414,25 +418,29 @@ def main() -> int:
                 print(f"  {row.name} at {row.records:,}: not there for: {task}")
     _print_goals(rows, answers)
     if given.days:
-        grown = self_excitation(logs, given.days)
-        for name, by_day in grown.items():
-            print(f"a report an hour that quotes its context, {name}: day 1 {by_day[0]:,.0f} tokens,"
-                  f" day {len(by_day)} {by_day[-1]:,.0f}, most {max(by_day):,.0f}")  # fmt: skip
+        _print_grown("dual", self_excitation(logs, given.days))
+        _print_grown("single", self_excitation(logs, min(given.days, SINGLE_DAYS), Single))
     return 0
 
 
-def checked(logs: Path, name: str | None, reason: str | None) -> int:
+def checked(logs: Path, baseline: Path, name: str | None, reason: str | None) -> int:
     """The short run: against the baseline, or locked as the new one."""
+    locked: dict[str, Any] = {}
+    if name is None:
+        try:
+            locked = json.loads(baseline.read_text(encoding="utf-8"))["dual"]
+        except (OSError, ValueError, KeyError) as error:
+            print(f"{baseline} holds no baseline ({error!r}): lock one with --lock NAME --reason WHY")
+            return 2
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), SHORT_RECORDS, logs)
+        world = World(Path(folder), locked.get("records", SHORT_RECORDS), logs)
         row = measure(world, Dual(world), questions(logs))
         world.close()
     if name is not None:
         document = {"locked_by": name, "reason": reason, "dual": as_baseline(row)}
-        BASELINE.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        baseline.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"locked: {document['dual']}")
         return 0
-    locked = json.loads(BASELINE.read_text(encoding="utf-8"))["dual"]
     problems = worse_than(locked, row)
     print(f"now {as_baseline(row)}, locked {locked}")
     for problem in problems:
@@ -457,6 +465,15 @@ def _print_goals(rows: Sequence[Row], answers: dict[str, float]) -> None:
         ("flat within 10 %", f"{spread:.0%} between fewest and most"),
     ):  # fmt: skip
         print(f"goal: {goal}: {found}")
+
+
+def _print_grown(name: str, by_day: Sequence[float]) -> None:
+    first, middle, last = by_day[0], by_day[(len(by_day) - 1) // 2], by_day[-1]
+    print(
+        f"a report an hour that quotes its context, {name}, {len(by_day)} days: tokens of a prompt "
+        f"on the first day {first:,.0f}, in the middle {middle:,.0f}, on the last {last:,.0f}, "
+        f"on no day more than {max(by_day):,.0f}"
+    )
 
 
 def _seconds(answers: dict[str, float]) -> str:

@@ -439,6 +439,16 @@ def test_pictures_are_well_formed_and_draw_nothing_from_the_network() -> None:
         assert "CJK" in drawn or not re.search("[一-鿿]", drawn), f"{picture.name}: name a font for Chinese"
 
 
+def test_the_picture_of_the_budgets_is_the_one_that_its_program_draws() -> None:
+    program = DOCS / "images/make_budgets.py"
+    spec = importlib.util.spec_from_file_location("make_budgets", program)
+    assert spec is not None and spec.loader is not None
+    drawing = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawing)
+    drawn = (DOCS / "images/budgets.svg").read_text(encoding="utf-8")
+    assert drawn == drawing.draw(), "python docs/images/make_budgets.py draws it again"
+
+
 # Two languages
 
 

@@ -31,6 +31,9 @@ def test_the_shipped_topology_is_wired_without_a_warning(tmp_path: Path) -> None
         "heartbeat",
         "timer_scheduler",
         "loop_breaker",
+        "metrics_collector",
+        "dead_letter_router",
+        "inspector",
     ]
     assert wiring_warnings(declared) == []
     edges = {(e.source, e.directory, e.target) for e in wiring(declared)}

@@ -6,7 +6,6 @@ import json
 import re
 import threading
 from collections import Counter
-from datetime import datetime
 
 from tests.scripted_server import Answer, ParsedRequest, ScriptedServer
 
@@ -29,9 +28,8 @@ class Endpoint:
         self.refused = 0
         self.agents: Counter[str] = Counter()
         self.day = -1
-        self.moment: datetime | None = None
-        self.log: list[tuple[datetime, str]] = []
-        """When, in the mind's time as the driver knows it, and who asked."""
+        self.asked: list[tuple[int, str]] = []
+        """On which day, and who."""
         self._tokens = Tokens()
         self._lock = threading.Lock()
         self.away = False
@@ -48,8 +46,7 @@ class Endpoint:
             self.tokens[self.day] += size
             self.largest = max(self.largest, size)
             self.agents[request.agent] += 1
-            if self.moment is not None:
-                self.log.append((self.moment, request.agent))
+            self.asked.append((self.day, request.agent))
         if "externalizer" in request.agent:
             return Answer(_acts(request))
         if "consolidator" in request.agent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -74,6 +75,8 @@ class Life:
         self._began = 0.0
         self._at = self._calendar.days[0].begins
         """The mind's time at `_began`."""
+        self._late = timedelta()
+        """Whole days by which life is behind the calendar, because the machine was."""
 
     def live(self) -> Account:
         """From the first morning to the last night."""
@@ -101,11 +104,16 @@ class Life:
     def _live_day(self, number: int, day: Day) -> None:
         if self._process is None:
             self._start(number)
+        if day.idle:
+            self._catch_up()  # a slow machine may still have yesterday's events before it
+        late = timedelta(
+            days=max(0, math.ceil((self._now() - day.begins - self._late) / timedelta(days=1)) - 1)
+        )
+        self._late += late
         waiting = list(day.events)
         killed = day.killed_at
         ends = day.begins + timedelta(days=1)
-        while (now := self._now()) < ends:
-            self._endpoint.moment = now
+        while (now := self._now() - self._late) < ends:
             away = day.model_away
             self._endpoint.away = away is not None and away[0] <= now < away[1]
             if killed is not None and now >= killed:
@@ -146,6 +154,8 @@ class Life:
         # its clock began a little before it served: what it wrote then tells when
         self._at = datetime.fromisoformat(str(self._status()["written_at"]))
         self._began = time.monotonic()
+        if len(self._account.starts) == 1:
+            self._account.first = self._at  # a mind has no slots from before it was there
 
     def _status(self) -> dict[str, object]:
         with suppress(OSError, ValueError):
@@ -174,13 +184,17 @@ class Life:
                 size = (self._account.data / "self" / page).stat().st_size
                 self._account.largest[page] = max(size, self._account.largest.get(page, 0))
 
-    def _end(self) -> None:
-        """All that waits is worked off, then the process is asked to stop."""
-        assert self._process is not None
+    def _catch_up(self) -> None:
+        """Wait for as long as anything waits, two minutes at most."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and any(_waiting(self._account.data).values()):
             self._look()
             time.sleep(0.1)
+
+    def _end(self) -> None:
+        """All that waits is worked off, then the process is asked to stop."""
+        assert self._process is not None
+        self._catch_up()
         self._account.last = self._now()
         self._account.left = _waiting(self._account.data)
         self._process.send_signal(signal.SIGTERM)

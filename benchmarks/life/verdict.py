@@ -124,11 +124,8 @@ def _growth(account: Account) -> float:
 def _idle(account: Account, calendar: Calendar) -> Finding:
     endpoint = account.endpoint
     assert endpoint is not None
-    quiet = [day for day in calendar.days if day.quite_idle]
-    calls = [
-        agent for day in quiet for at, agent in endpoint.log
-        if day.begins <= at and (at - day.begins).total_seconds() < 86_400
-    ]  # fmt: skip
+    quiet = {number for number, day in enumerate(calendar.days) if day.quite_idle}
+    calls = [agent for number, agent in endpoint.asked if number in quiet]
     seen = f"{len(calls)} calls on {len(quiet)} days {dict(Counter(calls)) or ''}".strip()
     return Finding("days on which nothing happens", seen, "0 calls", not calls)
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import structlog
 
 from kernel_gamma.context.sums import Sums
+from kernel_gamma.contracts.alerts import ALERTS
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.ports import Clock, Past
-from kernel_gamma.contracts.truths import NewTruth, category_of
+from kernel_gamma.contracts.truths import NewTruth, Truth, category_of
 from kernel_gamma.errors import StoreDamaged, TruthError
 from kernel_gamma.meanings import Meanings
 from kernel_gamma.settings import Settings
@@ -35,6 +36,7 @@ log = structlog.get_logger(__name__)
 
 _METRICS_EVERY_SEC = 300.0
 _PRUNE_LOOK_SEC = 600.0
+_ALERTS_READ = 500
 
 
 class Keeping:
@@ -62,6 +64,8 @@ class Keeping:
             log.error("the memory store was damaged and set aside", error=str(error), kept=self._aside)
             self.store = self._open(path, settings, clock, retention)
         self._meanings.start(self.store)
+        self._alerts: dict[str, NewTruth] = {}
+        """Of the inspector, by key: a commit is recorded a while before the store has it."""
         self.webhook: Webhook | None = None
         """Told of proposals while the mind lives; set by the mind, which knows what they change."""
         self.sums = Sums()
@@ -78,8 +82,16 @@ class Keeping:
         category = truth.category or category_of(truth.key or "")
         if category == "proposal" and self.webhook is not None:
             self.webhook.wake()
+        if truth.key is not None and truth.key.startswith(f"{ALERTS}."):
+            self._alerts[truth.key] = truth
+            while len(self._alerts) > _ALERTS_READ:
+                del self._alerts[next(iter(self._alerts))]
         if category == "assembly" and isinstance(truth.value, dict):
             self.sums.add(truth.value)
+
+    def alerts(self) -> list[Truth | NewTruth]:
+        """The newest alerts of the inspector, opened and closed. Raises TruthError."""
+        return [*self.store.recent(limit=_ALERTS_READ, category=ALERTS), *list(self._alerts.values())]
 
     async def look(self) -> None:
         """Take in what changed in the pages, write the load, prune when the day's turn has come."""

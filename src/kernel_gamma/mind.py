@@ -37,6 +37,8 @@ from kernel_gamma.bus.tidying import Tidying, TidyingPorts
 from kernel_gamma.bus.writer import is_disk_full
 from kernel_gamma.circuit import Circuit
 from kernel_gamma.configuration import Home, read_yaml
+from kernel_gamma.context.consolidation import stopped_mark
+from kernel_gamma.contracts.alerts import Inspection, Look
 from kernel_gamma.contracts.context import Assembled, Request
 from kernel_gamma.contracts.effects import Append, Outcome, PassageRef
 from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
@@ -44,8 +46,10 @@ from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.ports import Clock, Ids, Model
 from kernel_gamma.errors import Fenced, SettingsError, Stop, TruthError
+from kernel_gamma.inspections import Inspections, Seen
 from kernel_gamma.keeping import Keeping
 from kernel_gamma.loops.circuits import LOOPS, open_loops
+from kernel_gamma.measures import Measures
 from kernel_gamma.model.gateway import ModelGateway
 from kernel_gamma.model.offline import OFFLINE_NOTICE, ONLINE_NOTICE, calls_itself_offline
 from kernel_gamma.nodes.base import NodePorts
@@ -158,6 +162,10 @@ class Mind:
             diff=self.assembly.changes.diff,
         )
         self.declared = load_topology(self.home.topology_file(settings), home)
+        self._measures = Measures(self.data, self.clock)
+        self._inspections = Inspections(
+            self.home, settings, self.data, self.clock, self.declared, self.keeping.store, self.keeping.alerts
+        )
         self._circuit = Circuit(self.bus, self.declared, self._ports(kill))
         self._language: Language = "zh" if settings.language == "zh" else "en"
         self._now_seen: tuple[int, int, int] | None = None
@@ -225,11 +233,27 @@ class Mind:
             last_happening=self._inquiries.last_happening,
             triggers_made=lambda: triggers_made(self.data),
             kept=lambda prefix: {**self._inquiries.kept(prefix), **self.bus.kept_ahead(prefix)},
+            measures=self._measure,
+            inspect=self._inspect,
         )
 
     async def _assemble(self, request: Request) -> Assembled:
         """Beside the loop: the store is searched, and what is counted may be long."""
         return await asyncio.to_thread(self.assembly.assembler.assemble, request)
+
+    async def _measure(self) -> Mapping[str, Json]:
+        """Measure, and tell the status."""
+        measured = await asyncio.to_thread(self._measures.take)
+        self._status_soon()
+        return measured
+
+    async def _inspect(self, look: Look) -> Inspection:
+        """What only the loop may read is read here; the rest is looked at beside it."""
+        status = getattr(self.model, "status", None)
+        seen = Seen(status() if status is not None else {}, self.bus.watcher_state)
+        found = await asyncio.to_thread(self._inspections.look, look, seen)
+        self._status_soon()
+        return found
 
     def _breaker(self) -> str:
         status = getattr(self.model, "status", None)
@@ -261,6 +285,7 @@ class Mind:
                 raise
             raise Stop(f"{self.data}: the disk is full ({error}); free some space and start again") from error
         await asyncio.to_thread(self._look_at_static_truths)
+        await asyncio.to_thread(self._inspections.recall)
         await self._say_which_model()
         await asyncio.to_thread(self.keeping.began, kernel_gamma.__version__, self._ledger.boot, os.getpid())
         self._write_status()
@@ -414,6 +439,9 @@ class Mind:
                 self._observer(what, details)
             except Exception:
                 log.exception("whoever looks on failed", what=what)
+        self._status_soon()
+
+    def _status_soon(self) -> None:
         if self._status_timer is None:
             loop = asyncio.get_running_loop()
             self._status_timer = loop.call_later(_STATUS_EVERY_SEC, self._write_status)
@@ -440,6 +468,24 @@ class Mind:
             "durability": self.settings.bus.durability,
             "context": self.keeping.sums.as_json(),
             "open_loops": open_loops(self._inquiries.kept(LOOPS), self.clock.now()),
+            "measures": self._measures.last,
+            "alerts": self._inspections.open_alerts(),
+            "stale": self._inspections.stale,
+            "memory": self._memory_status(),
+        }
+
+    def _memory_status(self) -> dict[str, Json]:
+        """How long now.md is, and why no consolidation runs, if none does until something new comes."""
+        mark = self.self_log.fingerprint(NOW)
+        try:
+            newest = self.self_log.tail(self._rotation.max_bytes)[-1:]
+        except OSError:  # told by the node that waits for the page
+            newest = []
+        stopped = [self._inquiries.seen(stopped_mark(passage)) for passage in newest if passage.heading]
+        return {
+            "now_bytes": mark[1] if mark is not None else 0,
+            "now_max_bytes": self._rotation.max_bytes,
+            "stopped": next((found["reason"] for found in stopped if found), None),
         }
 
     def _write_status(self, *, running: bool = True, watcher: tuple[str, str] | None = None) -> None:

@@ -13,13 +13,16 @@ __all__ = [
     "ClockSettings",
     "ConsolidateSettings",
     "ContextSettings",
+    "DeadLetterRouterSettings",
     "DebugSettings",
     "Endpoint",
     "GatewaySettings",
     "InboxSettings",
+    "InspectorSettings",
     "InternalizerSettings",
     "LogSettings",
     "LoopSettings",
+    "MetricsSettings",
     "ModelSettings",
     "PreprocessorSettings",
     "RhythmSettings",
@@ -345,6 +348,41 @@ class StaticSettings(_Section):
     """The environment variable that holds the secret with which both sides sign."""
 
 
+class MetricsSettings(_Section):
+    """What is measured of the daemon and its queues."""
+
+    every_sec: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds between measures, for the status and /metrics."""
+    record_every_sec: Annotated[float, Field(gt=0)] = 3600.0
+    """Seconds between records `metrics.`; none while nothing happens."""
+
+
+class InspectorSettings(_Section):
+    """The mind's look at its own health."""
+
+    every_sec: Annotated[float, Field(gt=0)] = 3600.0
+    """Seconds between inspections; once a day the slow checks are among them."""
+    disk_free_mb: Annotated[int, Field(ge=0)] = 500
+    """Less free disk than this is an alert, and a tenth of it one of severity core."""
+    stuck_sec: Annotated[float, Field(gt=0)] = 21_600.0
+    """What waits longer than this for a node is an alert."""
+    clock_jump_sec: Annotated[float, Field(gt=0)] = 60.0
+    """A clock that was set by more than this since the last inspection is an alert."""
+
+
+class DeadLetterRouterSettings(_Section):
+    """What nobody takes up is told, never deleted."""
+
+    every_sec: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds between looks."""
+    stale_days: Annotated[float, Field(gt=0)] = 7.0
+    """Messages in outbox/ that nobody took for as long are an alert."""
+    waiting_hours: Annotated[float, Field(gt=0)] = 24.0
+    """Approvals and requests of tools that wait for as long are an alert."""
+    orphan_hours: Annotated[float, Field(gt=0)] = 1.0
+    """Files that no node watches, or whose time to live is over, are an alert after as long."""
+
+
 class ClockSettings(_Section):
     """Time, and trial time."""
 
@@ -406,6 +444,9 @@ class Settings(_Section):
     model: ModelSettings = ModelSettings()
     gateway: GatewaySettings = GatewaySettings()
     static: StaticSettings = StaticSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    inspector: InspectorSettings = InspectorSettings()
+    dead_letter_router: DeadLetterRouterSettings = DeadLetterRouterSettings()
     clock: ClockSettings = ClockSettings()
     log: LogSettings = LogSettings()
     debug: DebugSettings = DebugSettings()

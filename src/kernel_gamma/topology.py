@@ -21,6 +21,9 @@ from kernel_gamma.nodes.agents.externalizer import Externalizer
 from kernel_gamma.nodes.agents.internalizer import Internalizer
 from kernel_gamma.nodes.agents.memory_consolidator import MemoryConsolidator
 from kernel_gamma.nodes.base import Node
+from kernel_gamma.nodes.keepers.dead_letter_router import DeadLetterRouter
+from kernel_gamma.nodes.keepers.inspector import Inspector
+from kernel_gamma.nodes.keepers.metrics_collector import MetricsCollector
 from kernel_gamma.nodes.routers.command_dispatcher import CommandDispatcher
 from kernel_gamma.nodes.routers.heartbeat_generator import HeartbeatGenerator
 from kernel_gamma.nodes.routers.loop_breaker import LoopBreaker
@@ -38,6 +41,9 @@ BUILT_IN: Mapping[str, type[Node]] = {
     "HeartbeatGenerator": HeartbeatGenerator,
     "TimerScheduler": TimerScheduler,
     "LoopBreaker": LoopBreaker,
+    "MetricsCollector": MetricsCollector,
+    "DeadLetterRouter": DeadLetterRouter,
+    "Inspector": Inspector,
 }
 """Classes that may be named without their module."""
 

@@ -12,6 +12,7 @@ from benchmarks.redundancy import masked, redundancy
         ("2026-11-30T08:00:00+08:00 all is well on web", "2026-11-30 09:00:00 all is well on web"),
         ("from 10.0.0.1 port 22", "from 192.168.7.44 port 50122"),
         ("instance 7a1f9c2e-aa10-4b1c-9d11-0123456789ab gone", "instance ffff0001 gone"),
+        ("session 0x14f05578bd80006 closed", "session 0x24ee0aa0 closed"),
         ("CPU  at 91 %", "cpu at 12 %"),
     ],
 )

@@ -1,21 +1,29 @@
-"""F12 recall is not news: what is recalled two hundred times stands once, in the store and in a prompt."""
+"""F12 recall is not news: what is recalled 200 times stands once, in store, prompt and memory pages."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.fakes import PLAIN_PROMPTS, FakeClock, MemoryPrompts, MemorySelfLog, World
+from tests.harness import QUICK, drop
+from tests.scripted_server import Answer, ParsedRequest, ScriptedServer
 
+from kernel_gamma.configuration import lay_out
 from kernel_gamma.context.own_parts import OwnParts
 from kernel_gamma.contracts.context import Request
 from kernel_gamma.contracts.ports import Snippet
 from kernel_gamma.contracts.truths import NewTruth, Search
+from kernel_gamma.mind import Mind
 from kernel_gamma.rhythm.clock import SystemClock
 from kernel_gamma.self_stream.passages import render
 from kernel_gamma.self_stream.past import PastFiles
+from kernel_gamma.settings import Settings
 from kernel_gamma.truths.self_index import SelfIndex
 from kernel_gamma.truths.store import open_truths
 
@@ -88,3 +96,85 @@ def test_F12_a_prompt_holds_a_fact_once_however_often_it_was_recalled(tmp_path: 
     assert left_out and all(entry["reason"].startswith(("a duplicate", "over the")) for entry in left_out)
     assert store.categories() == {"stream": 200, "memory": 1}
     store.close()
+
+
+TALK = {
+    "en": (
+        "Tell me again where Alice keeps her bees!",
+        "Someone asks about the bees once more. I decide to recall “bees roof mill”.",
+        "I recalled it: {} So I told it once more.",
+        "# Bees\n\nI recalled it: {} Tell apart what is known, guessed and unknown.",
+    ),
+    "zh": (
+        "再告诉我一次，小梅在哪里养蜂？",
+        "又有人问起养蜂的事。我决定回想“屋顶 养蜂”。",
+        "我想起来了：{} 于是我又说了一遍。",
+        "# 养蜂\n\n我想起来了：{}",
+    ),
+}
+TURNS = 200
+
+
+@pytest.mark.parametrize("language", FACTS)
+async def test_F12_200_turns_about_one_fact_each_with_recall_leave_it_told_once(
+    tmp_path: Path, language: str
+) -> None:
+    fact, _, query = FACTS[language]
+    asks, decides, recalls, page = TALK[language]
+
+    def answer(request: ParsedRequest) -> Answer:
+        if request.agent == "memory_consolidator":
+            memories = [{"topic": f"bees {request.number}", "page": page.format(fact)}]
+            last = re.findall(r"(?m)^## (.+)$", request.last)[-1]
+            return Answer(json.dumps({"memories": memories, "keep_from": last}, ensure_ascii=False))
+        if request.agent == "externalizer":
+            wanted = decides in (request.passage or "")
+            actions = [{"tool": "recall", "arguments": {"query": query}}] if wanted else []
+            return Answer(json.dumps({"thought": "", "actions": actions}))
+        told = [decides if event["type"] == "message" else recalls.format(fact) for event in request.events]
+        return Answer("\n\n".join(told))
+
+    lay_out(tmp_path)
+    limit = 16_384
+    with ScriptedServer(answer) as server:
+        settings = Settings.model_validate(
+            {
+                "bus": QUICK,
+                "preprocessor": {"debounce_sec": 0},
+                "budget": {"tokens_per_day": 0},
+                "clock": {"zone": "Asia/Shanghai"},
+                "stream": {"max_bytes": limit},
+                "model": {"stream": "off"},
+            }
+        )
+        mind = Mind(tmp_path, settings, {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "none"})
+        root = mind.data / "self"
+        (root / "memories").mkdir(parents=True, exist_ok=True)
+        (root / "memories/friend.md").write_text(
+            f"# Friend\n\nI know this 我知道：{fact}\n", encoding="utf-8"
+        )
+        await mind.start()
+        running = asyncio.create_task(mind.run())
+        try:
+            for number in range(TURNS):
+                drop(mind.data, f"{number}.json", {"text": asks, "from": f"p{number % 7}"})
+                if number % 25 == 24:
+                    async with asyncio.timeout(60):
+                        assert await mind.drained() == ""
+                    document = {"envelope": {}, "payload": {"rule": "evening", "slot": str(number)}}
+                    drop(mind.data, f"evening_{number}.json", document, "rhythm/triggers")
+                    async with asyncio.timeout(60):
+                        assert await mind.drained() == ""
+                    assert (root / "stream/now.md").stat().st_size <= limit
+            pages = {path.stem: path.read_text(encoding="utf-8") for path in (root / "memories").glob("*.md")}
+            assert sum(text.count(fact) for text in pages.values()) == 1, pages
+            assert list(pages) == ["friend"]
+            assert 2 <= server.count("memory_consolidator") <= TURNS // 25
+            told = [p.read_text(encoding="utf-8") for p in (root / "stream/archive").glob("*.md")]
+            whole = "".join([*told, (root / "stream/now.md").read_text(encoding="utf-8")])
+            assert whole.count(decides) >= TURNS // 25 and whole.count(fact) >= TURNS // 25
+            await mind.keeping.look()
+            assert mind.keeping.store.categories()["memory"] == 1
+        finally:
+            await mind.stop()
+            await running

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -201,3 +202,27 @@ def test_a_page_that_is_no_utf8_is_shown_as_far_as_it_goes(kgamma: Any) -> None:
     path = page(kgamma.data / "self", "state.md", "")
     path.write_bytes(b"I am \xff\x1b[31m fine\n")
     assert kgamma("state").stdout == "I am \N{REPLACEMENT CHARACTER}\\x1b[31m fine\n"
+
+
+@pytest.mark.parametrize(("name", "topic"), [("alice", "Alice"), ("小雨", "小雨")])
+def test_an_earlier_version_of_a_memory_is_listed_and_put_back(kgamma: Any, name: str, topic: str) -> None:
+    root = kgamma.data / "self"
+    versions = [f"# {topic}\n\nI know her, version {n}. 我认识她。\n".encode() for n in range(3)]
+    pages, stands = PageFiles(root), None
+    for number, data in enumerate(versions):
+        kept = f"memories_{name}.beat_x_20261130T10000{number}.000000Z.0.md"
+        assert pages.replace(f"memories/{name}.md", data, expect=stands, history=kept)
+        os.utime(root / f"memories/{name}.md", (1_800_000_000 + number, 1_800_000_000 + number))
+        stands = hashlib.sha256(data).hexdigest()
+    listed = json.loads(kgamma("memories", topic, "--history", "--json").stdout)["history"]
+    assert [one["text"].encode() for one in listed] == [versions[1], versions[0]]
+    assert "version 0" in kgamma("memories", "history", topic).stdout
+    assert kgamma("memories", topic, "--restore", "2").exit_code == 0
+    assert (root / f"memories/{name}.md").read_bytes() == versions[0]
+    assert kgamma("memories", "restore", topic, "1").exit_code == 0
+    assert (root / f"memories/{name}.md").read_bytes() == versions[2], "what was replaced is kept too"
+    for wrong in (("memories", topic, "--restore", "99"), ("memories", "nobody", "--restore", "1")):
+        done = kgamma(*wrong)
+        assert done.exit_code == 1 and "no earlier version" in done.stderr
+    assert kgamma("memories", "--history").exit_code == 2
+    assert "no earlier version" in kgamma("memories", "nobody", "--history").stdout

@@ -7,7 +7,9 @@ from typing import Any
 def test_the_circuit_as_json(kgamma: Any) -> None:
     found = json.loads(kgamma("topology", "--json").stdout)
     assert [node["id"] for node in found["nodes"]] == [
-        "message_preprocessor", "internalizer", "externalizer", "command_dispatcher", "loop_breaker",
+        "message_preprocessor", "internalizer", "externalizer", "command_dispatcher", "memory_consolidator",
+        "heartbeat", "timer_scheduler", "loop_breaker", "metrics_collector", "dead_letter_router",
+        "inspector",
     ]  # fmt: skip
     edge = {"from": "internalizer", "directory": "pipeline/internalized", "to": "externalizer"}
     assert edge in found["edges"]

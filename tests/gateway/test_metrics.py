@@ -103,3 +103,29 @@ def test_prompts_are_told_by_agent_type_and_section_while_a_daemon_runs(
     assert found["kgamma_prompt_tokens_by_section", (("section", "dynamic/dynamic"),)] == 700
     assert found["kgamma_prompt_saved_share", ()] == 0.8 and found["kgamma_model_cost", ()] == 0.25
     assert ("kgamma_prompt_cached_share", ()) not in found
+
+
+def test_measures_alerts_and_what_is_stale_are_told(serve: Callable[..., Place]) -> None:
+    flow = {"in_hour": 3, "out_hour": 2, "retries_day": 1, "dead_day": 0}
+    waited = {"dwell_p50_sec": 0.5, "dwell_p99_sec": None}
+    measures = {
+        "cpu_sec": 1.5,
+        "rss_mb": 100.0,
+        "disk_free_mb": 2,
+        "queues": {"inbox/pending": flow | waited},
+    }
+    status = {"measures": measures, "alerts": [{"code": "disk.low"}], "stale": {"outbox": 4}}
+    found = samples(serve(status=lambda: status))
+    queue = ("queue", "inbox/pending")
+    assert found["kgamma_memory_bytes", ()] == 100e6 and found["kgamma_disk_free_bytes", ()] == 2e6
+    assert found["kgamma_queue_in_hour", (queue,)] == 3 and found["kgamma_queue_retries_day", (queue,)] == 1
+    dwelt = {labels: n for (name, labels), n in found.items() if name == "kgamma_queue_dwell_seconds"}
+    assert dwelt == {(("quantile", "0.5"), queue): 0.5}
+    assert found["kgamma_alerts_open", ()] == 1 and found["kgamma_stale", (("kind", "outbox"),)] == 4
+
+
+def test_without_measures_there_are_no_series_of_them(serve: Callable[..., Place]) -> None:
+    found = samples(serve(status=lambda: {"measures": None, "alerts": None, "stale": None}))
+    assert not [
+        name for name, _ in found if name.startswith(("kgamma_queue_in", "kgamma_alerts", "kgamma_stale"))
+    ]

@@ -423,3 +423,22 @@ PRAGMA incremental_vacuum(1);
 -- The newest event or action that is not of the rhythm itself.
 SELECT seq FROM files WHERE queue IN ('pipeline/message_queue', 'pipeline/action_queue')
 AND coalesce(session_key, '') NOT LIKE 'rhythm:%' ORDER BY seq DESC LIMIT 1;
+
+-- name: accepted_from
+-- The first file of a number or a later one, and when it was accepted.
+SELECT seq, accepted_at FROM files WHERE seq >= ? ORDER BY seq LIMIT 1;
+
+-- name: flow_from
+-- The newest files from a number on, with what the nodes did with them.
+SELECT f.seq, f.queue, f.accepted_at, d.status, d.attempts, d.ended_at
+FROM files f LEFT JOIN deliveries d ON d.seq = f.seq WHERE f.seq >= ? ORDER BY f.seq DESC LIMIT ?;
+
+-- name: waiting_by_node
+-- How much waits for each node, and since when.
+SELECT d.node, count(*), min(f.accepted_at) FROM deliveries d JOIN files f ON f.seq = d.seq
+WHERE d.status IN ('waiting', 'retry') GROUP BY d.node;
+
+-- name: expired_by_node
+-- What waits for each node although its time to live was over at a moment.
+SELECT d.node, count(*) FROM deliveries d JOIN files f ON f.seq = d.seq
+WHERE d.status IN ('waiting', 'retry') AND f.expires_at < ? GROUP BY d.node;

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from kernel_gamma.cli import page_history
 from kernel_gamma.cli.home import open_place
 from kernel_gamma.cli.terminal import Failed, HomeOption, JsonOption, Usage, print_json, say
 from kernel_gamma.contracts.ports import Passage
@@ -94,11 +95,21 @@ def diary(
 @app.command()
 def memories(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+    rest: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    history: Annotated[bool, typer.Option("--history", help="Earlier versions of the page.")] = False,
+    restore: Annotated[
+        int | None, typer.Option("--restore", metavar="N", min=1, help="Put earlier version N back.")
+    ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The names of the memory pages, newest change first; or one page, by its name or topic."""
-    self_log = SelfStream(open_place(home).self_dir)
+    """The names of the memory pages, newest change first; or one page, by its name or topic.
+
+    `memories history NAME` and `memories restore NAME N` are other words for --history and --restore.
+    """
+    name, history, restore = _page_asked_for(name, rest or [], history, restore)
+    place = open_place(home)
+    self_log = SelfStream(place.self_dir)
     names = self_log.memories()
     if name is None:
         if as_json:
@@ -109,6 +120,13 @@ def memories(
             say("there are no memory pages yet")
         return
     found = next((known for known in (name.removesuffix(".md"), slug(name)) if known in names), None)
+    if history or restore is not None:
+        kept = found or slug(name.removesuffix(".md"))
+        if restore is not None:
+            page_history.restore(place, kept, restore)
+        else:
+            page_history.show_history(place, kept, as_json=as_json)
+        return
     if found is None:
         known = f"; the pages are: {', '.join(names)}" if names else ""
         raise Failed(f"there is no memory page {name}{known}")
@@ -117,6 +135,20 @@ def memories(
         print_json({"name": found, "text": text})
     else:
         say(text.strip())
+
+
+def _page_asked_for(
+    name: str | None, rest: list[str], history: bool, restore: int | None
+) -> tuple[str | None, bool, int | None]:
+    """Both ways of asking for earlier versions as one: (name, history, restore)."""
+    match name, rest:
+        case "history", [page]:
+            return page, True, None
+        case "restore", [page, number] if number.isdigit():
+            return page, False, int(number)
+    if rest or ((history or restore is not None) and name is None):
+        raise Usage("memories: give one name, and --history or --restore N with it")
+    return name, history, restore
 
 
 def _is_date(text: str) -> bool:

@@ -82,8 +82,12 @@ def status_of(place: Place) -> dict[str, Any]:
         "approvals": None,
         "static_drift": _static_drift(place),
         "context": fresh.get("context"),
+        "memory": fresh.get("memory"),
         "open_loops": _open_loops(place),
         "next_slots": _next_slots(place),
+        "measures": fresh.get("measures"),
+        "alerts": fresh.get("alerts"),
+        "stale": fresh.get("stale"),
         "stalled": fresh.get("stalled"),
         "watcher": fresh.get("watcher"),
         "durability": place.settings.bus.durability,
@@ -225,6 +229,11 @@ def _last_error(nodes: dict[str, Any], written: dict[str, Any]) -> str | None:
     return next((str(error) for error in said if error), None)
 
 
+def _show_memory(memory: dict[str, Any]) -> None:
+    if stopped := memory.get("stopped"):
+        say(f"memory   no consolidation until something new is lived through: {stopped}", "yellow")
+
+
 def _show(place: Place, found: dict[str, Any]) -> None:
     if found["running"]:
         since = f" since {found['started_at']}" if found["started_at"] else ""
@@ -252,6 +261,8 @@ def _show(place: Place, found: dict[str, Any]) -> None:
         say(f"stalled  {found['stalled']}", "red")
     if found["last_error"]:
         say(f"error    {as_called(found['last_error'])}", "red")
+    _show_health(found)
+    _show_memory(found["memory"] or {})
     if found["static_drift"]:
         changed = ", ".join(found["static_drift"])
         say(f"drift    not as approved: {changed} ({hint(place.home, 'static status')})", "yellow")
@@ -272,6 +283,14 @@ def _loop_in_words(loop: dict[str, Any]) -> str:
     until = f" until {loop['until']}" if loop["state"] == "open" else ""
     kept = f"{counted(loop['held'], 'event')} kept back"
     return f"{loop['kind']} with {loop['source']} in {loop['session']}: {loop['state']}{until}, {kept}"
+
+
+def _show_health(found: dict[str, Any]) -> None:
+    """What the inspector and the dead_letter_router found last."""
+    for alert in found["alerts"] or ():
+        say(f"alert    {alert['text']}", "red" if alert["severity"] == "core" else "yellow")
+    if stale := [f"{key.replace('_', ' ')} {n}" for key, n in (found["stale"] or {}).items() if n]:
+        say(f"stale    {', '.join(stale)}")
 
 
 def _tokens_in_words(place: Place, found: dict[str, Any]) -> str:

@@ -231,7 +231,7 @@ def _take(reading: _Reading, entry: Json) -> None:
     if problem := check_passage(page, prompt_sources=desk.prompts, event_texts=own_words):
         raise ValueError(f"`{topic}`: {problem}")
     if not seen and stands.text.strip():
-        page = f"{stands.text.strip()}\n\n{_without_title(page)}"  # what was not seen is only added to
+        page = _added_to(stands.text.strip(), _without_title(page))
     elif len(page) < (1 - desk.max_shrink) * len(stands.text.strip()):
         raise ValueError(
             f"`{topic}` would shrink from {len(stands.text.strip())} to {len(page)} characters;"
@@ -243,6 +243,13 @@ def _take(reading: _Reading, entry: Json) -> None:
 def _name_of(topic: str, names: Sequence[str]) -> str:
     bare = topic.strip().removeprefix("memories/").removesuffix(".md")
     return next((known for known in (bare, slug(bare)) if known in names), slug(bare))
+
+
+def _added_to(stands: str, page: str) -> str:
+    """A page that was not seen is only added to: with what it does not say yet."""
+    known, standing = Known([stands]), set(sentences(stands))
+    told = [s for s in sentences(page) if s in standing or known.says(s)]
+    return f"{stands}\n\n{without(page, told)}".strip()
 
 
 def _without_title(page: str) -> str:

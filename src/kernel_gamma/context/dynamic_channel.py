@@ -214,7 +214,8 @@ class _Asking:
             known = {one.found.truth.key for one in ranked}
             older = self._search(None, weight=_OLDER)
             ranked += [one for one in older if one.found.truth.key not in known]
-            ranked.sort(key=lambda one: -one.rank)
+            # what holds an identifier that the task names tells of that one thing, wherever it lies
+            ranked.sort(key=lambda one: (not self._tells_of_what_is_named([one]), -one.rank))
         taken = {piece.source for piece in self.pieces}
         fresh = [one for one in ranked if one.found.truth.key not in taken]
         best = self._best = max((one.found.similarity for one in fresh), default=0.0)

@@ -76,6 +76,17 @@ class _World:
             if isinstance(value := status.get(key), int | float):
                 yield GaugeMetricFamily(name, sentence, float(value))
         yield from _prompts(status.get("context") or {})
+        yield from _measures(status.get("measures") or {})
+        if isinstance(alerts := status.get("alerts"), list):
+            yield GaugeMetricFamily(
+                "kgamma_alerts_open", "Alerts of the inspector that are open", len(alerts)
+            )
+        stale = status.get("stale")
+        if isinstance(stale, dict) and stale:
+            family = GaugeMetricFamily("kgamma_stale", "Files that nobody takes up", labels=["kind"])
+            for kind, count in stale.items():
+                family.add_metric([kind], count)
+            yield family
         queues = GaugeMetricFamily("kgamma_queue_files", "Files that wait", labels=["queue"])
         for queue, count in (status.get("queues") or {}).items():
             queues.add_metric([queue], count)
@@ -107,6 +118,40 @@ def _prompts(sums: Mapping[str, Json]) -> Iterator[Metric]:
     ):
         if isinstance(value := sums.get(key), int | float):
             yield GaugeMetricFamily(name, sentence, float(value))
+
+
+def _measures(measures: Mapping[str, Json]) -> Iterator[Metric]:
+    """What metrics_collector had measured; nothing while none runs."""
+    for name, sentence, key, factor in (
+        ("kgamma_cpu_seconds", "Processor time of the daemon", "cpu_sec", 1.0),
+        ("kgamma_memory_bytes", "Memory of the daemon", "rss_mb", 1e6),
+        ("kgamma_disk_free_bytes", "Free space on the disk of the mind", "disk_free_mb", 1e6),
+    ):
+        if isinstance(value := measures.get(key), int | float):
+            yield GaugeMetricFamily(name, sentence, float(value) * factor)
+    queues = measures.get("queues") or {}
+    for name, sentence, key in (
+        ("kgamma_queue_in_hour", "Files accepted within the last hour", "in_hour"),
+        ("kgamma_queue_out_hour", "Deliveries ended within the last hour", "out_hour"),
+        ("kgamma_queue_retries_day", "Repeated attempts within a day", "retries_day"),
+        ("kgamma_queue_dead_day", "Deliveries given up within a day", "dead_day"),
+    ):
+        family = GaugeMetricFamily(name, sentence, labels=["queue"])
+        for queue, flow in queues.items():
+            family.add_metric([queue], flow[key])
+        if queues:
+            yield family
+    dwell = GaugeMetricFamily(
+        "kgamma_queue_dwell_seconds",
+        "From acceptance to the end, of a day's deliveries",
+        labels=["queue", "quantile"],
+    )
+    for queue, flow in queues.items():
+        for key, quantile in (("dwell_p50_sec", "0.5"), ("dwell_p99_sec", "0.99")):
+            if flow[key] is not None:
+                dwell.add_metric([queue, quantile], flow[key])
+    if queues:
+        yield dwell
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+from kernel_gamma.contracts.alerts import Inspection, Look
 from kernel_gamma.contracts.context import Assembled, Request
 from kernel_gamma.contracts.effects import Batch, Delivery, Outcome
 from kernel_gamma.contracts.envelope import Json
@@ -49,6 +50,14 @@ class BatchRule:
     """Sum of `weigh`; the first delivery is always taken."""
 
 
+async def _measured_nothing() -> Mapping[str, Json]:
+    return {}
+
+
+async def _inspected_nothing(look: Look) -> Inspection:
+    return Inspection()
+
+
 @dataclass(frozen=True, slots=True)
 class NodePorts:
     """Everything a node may reach."""
@@ -77,6 +86,10 @@ class NodePorts:
     """Names of the triggers that stand or have been done."""
     kept: Callable[[str], Mapping[str, Mapping[str, Json]]] = lambda prefix: {}
     """`seen` for all keys that begin so; for a handful of them."""
+    measures: Callable[[], Awaitable[Mapping[str, Json]]] = _measured_nothing
+    """Queues, process and disk in numbers; the status has them from then on (measures.py)."""
+    inspect: Callable[[Look], Awaitable[Inspection]] = _inspected_nothing
+    """Look at the mind's own health, without a call of a model (inspections.py)."""
 
 
 def most_told(settings: Settings) -> int:
@@ -131,12 +144,18 @@ class Node:
         """When `beat` is wanted next; at once if that is not after `now`. None: not as things stand.
 
         Asked again after each beat, after each batch it handled, and at least once a minute, so that a
-        clock that is set anew is noticed. By default the next multiple of `every_sec`.
+        clock that is set anew is noticed. By default the next multiple of its pace.
         """
-        if self.every_sec is None:
+        every = self.pace()
+        if every is None:
             return None
-        past = (now.timestamp() // self.every_sec + 1) * self.every_sec
-        return datetime.fromtimestamp(past, now.tzinfo)
+        clock = self.ports.settings.clock
+        every = max(every, clock.rate if clock.trial else 0.0)  # in a trial a real second goes by, at least
+        return datetime.fromtimestamp((now.timestamp() // every + 1) * every, now.tzinfo)
+
+    def pace(self) -> float | None:
+        """Seconds between beats: `every_sec`, unless a setting has another."""
+        return self.every_sec
 
     async def beat(self, batch: Batch, at: datetime) -> Outcome:
         """Decide because it is time. `batch` has no deliveries; its id names the node and the moment `at`.
