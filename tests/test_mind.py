@@ -295,4 +295,4 @@ async def test_an_hour_after_the_days_end_earlier_days_are_archived_without_a_mo
             (page,) = pages
             assert page.name == "2026-11-30.md" and "the first" in page.read_text()
             assert now_md(mind).startswith("_") and "2026-11-30" in now_md(mind).splitlines()[0]
-            assert now_md(mind).count("## ") == 1 and "the first" not in now_md(mind)
+            assert now_md(mind).count("## 2026-11-30") == 1 and "the first" not in now_md(mind)
