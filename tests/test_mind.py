@@ -280,6 +280,11 @@ async def test_a_page_that_a_person_made_too_long_is_shortened_at_the_next_look(
 async def test_an_hour_after_the_days_end_earlier_days_are_archived_without_a_model(tmp_path: Path) -> None:
     day = {"zone": "Asia/Shanghai", "trial": True}
     kept = {"keep_passages": 1}
+    classes = ("MessagePreprocessor", "Internalizer", "Externalizer", "CommandDispatcher")
+    lay_out(tmp_path)  # without the rhythm, which tells of the hours it has missed
+    (tmp_path / "config/topology.yaml").write_text(
+        "nodes:\n" + "".join(f"  - {{id: {name.lower()}, class: {name}}}\n" for name in classes)
+    )
     evening = short_mind(tmp_path, clock={**day, "start": "2026-11-30T23:30:00+08:00"}, stream=kept)
     async with running(evening) as mind:
         for words in ("the first", "the second", "最后一句"):

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from kernel_gamma.contracts.effects import Append, Outcome, PassageRef
 from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
 from kernel_gamma.contracts.json_text import read_document
 from kernel_gamma.contracts.language import Language
-from kernel_gamma.contracts.ports import Clock, Ids, Model
+from kernel_gamma.contracts.ports import Clock, Ids, Model, Passage
 from kernel_gamma.errors import Fenced, SettingsError, Stop, TruthError
 from kernel_gamma.inspections import Inspections, Seen
 from kernel_gamma.keeping import Keeping
@@ -397,7 +398,11 @@ class Mind:
         mark, day = self.self_log.fingerprint(NOW), self._rotation.day(self.clock.now() - _AFTER_THE_DAY)
         if mark is None or (day == self._tidied and mark[1] <= self._rotation.max_bytes):
             return
-        move = self.self_log.overdue(day)
+        try:
+            move = self.self_log.overdue(day)
+        except OSError as error:
+            log.warning("now.md could not be looked through; tried again at the next look", error=str(error))
+            return
         if move is None:
             self._tidied = day
             return
@@ -479,10 +484,9 @@ class Mind:
     def _memory_status(self) -> dict[str, Json]:
         """How long now.md is, and why no consolidation runs, if none does until something new comes."""
         mark = self.self_log.fingerprint(NOW)
-        try:
+        newest: list[Passage] = []
+        with suppress(OSError):  # what cannot be read is told where it is to be written
             newest = self.self_log.tail(self._rotation.max_bytes)[-1:]
-        except OSError:  # told by the node that waits for the page
-            newest = []
         stopped = [self._inquiries.seen(stopped_mark(passage)) for passage in newest if passage.heading]
         return {
             "now_bytes": mark[1] if mark is not None else 0,
