@@ -134,7 +134,9 @@ class Internalizer(Node):
         told = asked.result
         passage = told.passage if sees else tell_unseen(told.passage, events, spoken)
         passage_id = ports.ids.new("psg")
-        again = None if for_people else self._again(passage, spoken, events[-1].session)
+        # What became of an action is news each time, however alike it sounds.
+        news = for_people or any(event.type.startswith("action.") for event in events)
+        again = None if news else self._again(passage, spoken, events[-1].session)
         append = Append(
             page="stream/now.md",
             text=render(ports.clock.now(), again.note if again else passage),
