@@ -100,7 +100,9 @@ class Account:
     def __post_init__(self) -> None:
         self.acks = {path.name: read_json(path) for path in (self.data / "inbox/acks").glob("*.json")}
         self.told = Counter(
-            event for line in _NOTICE.findall(self.stream().decode()) for event in line.split(", ")
+            event
+            for line in _NOTICE.findall(self.stream().decode("utf-8", "replace"))
+            for event in line.split(", ")
         )
         outs = list((self.data / "outbox").glob("*/out_*.json"))
         self.replies = Counter(read_json(path)["payload"]["text"] for path in outs)

@@ -40,6 +40,9 @@ def make_home(folder: Path) -> Path:
     """A home as `init` lays it out, with the folder that is dropped into."""
     lay_out(folder)
     (folder / "data/kernel/inbox/pending").mkdir(parents=True)
+    (folder / "data/kernel/rhythm").mkdir()
+    # an hour that strikes meanwhile would be told beside what the test drops
+    (folder / "data/kernel/rhythm/paused.json").write_text('{"rules": ["*"]}')
     return folder
 
 
