@@ -41,7 +41,7 @@ class Runs:
         return self.result
 
 
-@pytest.mark.parametrize("result", [None, {"text": "lone \ud800"}, [1, "二"], "words"])
+@pytest.mark.parametrize("result", [None, {"text": "lone \ud800"}, [1, "二"], "words", "长" * 2000])
 async def test_a_step_runs_once_and_its_result_is_kept(rig: Rig, result: Json) -> None:
     run = Runs(result)
     for _ in range(3):
@@ -50,6 +50,13 @@ async def test_a_step_runs_once_and_its_result_is_kept(rig: Rig, result: Json) -
     await journal(rig).once(batch(delivery({}), id="batch_2"), "s", run, kind="tool")
     await journal(rig).once(BATCH, "other", run, kind="tool")
     assert run.count == 3
+
+
+@pytest.mark.parametrize("result", [{"ok": True}, {"ok": True, "result": "words " * 500}])
+async def test_what_ran_before_is_kept_for_who_comes_too_late(rig: Rig, result: Json) -> None:
+    assert await journal(rig).kept(BATCH, "s") is None
+    await journal(rig).once(BATCH, "s", Runs(result), kind="tool")
+    assert await journal(rig).kept(BATCH, "s") == result
 
 
 async def test_a_model_call_without_an_answer_is_simply_made_again(rig: Rig) -> None:

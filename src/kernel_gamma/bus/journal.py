@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
@@ -13,12 +12,11 @@ from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.contracts.effects import Batch
 from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.packed_text import packed, unpacked
 from kernel_gamma.contracts.ports import Clock, OutcomeUnknown
 
-__all__ = ["LedgerJournal", "packed", "unpacked"]
+__all__ = ["LedgerJournal", "result_in"]
 
-_PACKED_FROM = 1000
-"""Characters of a result from which it is worth packing."""
 _CHEAP_SEC = 0.002
 """An answer that took longer is stored before anything else happens, so that it is never paid for twice."""
 
@@ -57,7 +55,7 @@ class LedgerJournal:
         else:
             row = await self._disk.attempt(begin)
         if row is not None and row[0] is not None:
-            return unpacked(row[1])
+            return result_in(row[1])
         if row is not None and kind == "tool" and not again:
             raise OutcomeUnknown(f"{step} was started before the process ended and left no receipt")
         self._step("journal.intent")
@@ -88,7 +86,7 @@ class LedgerJournal:
             return None
         if row[0] is None:
             raise OutcomeUnknown(f"{step} was started before the process ended and left no receipt")
-        return json.loads(row[1])
+        return result_in(row[1])
 
     async def _answered(self, batch: Batch, run: Callable[[], Awaitable[Json]]) -> Json:
         """The flight log says while the model is waited for: who dies then has done no harm.
@@ -121,7 +119,7 @@ class LedgerJournal:
         usage = usage if isinstance(usage, dict) else {}
         return (
             now.timestamp(),
-            packed(result),
+            packed(json.dumps(result)),
             f"{now:%Y-%m-%d}" if usage else None,
             found.get("role"),
             found.get("model"),
@@ -132,12 +130,6 @@ class LedgerJournal:
         )
 
 
-def packed(result: Json) -> str | bytes:
-    """A result as its column holds it: JSON, and a long one (the account of a prompt) compressed."""
-    text = json.dumps(result)
-    return text if len(text) < _PACKED_FROM else zlib.compress(text.encode(), 6)
-
-
-def unpacked(column: str | bytes) -> Json:
-    """What `packed` was given."""
-    return json.loads(column if isinstance(column, str) else zlib.decompress(column))
+def result_in(column: str | bytes) -> Json:
+    """What a step's column `result` holds. Raises ValueError for what nobody wrote."""
+    return json.loads(unpacked(column))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, tzinfo
@@ -17,7 +16,7 @@ from typing import Any
 
 from kernel_gamma.bus.files import Unreadable, read_regular
 from kernel_gamma.bus.folders import OUTBOX
-from kernel_gamma.bus.journal import unpacked
+from kernel_gamma.bus.journal import result_in
 from kernel_gamma.bus.ledger import Ledger
 from kernel_gamma.bus.records import reason_path
 from kernel_gamma.contracts.envelope import Json, rfc3339
@@ -323,7 +322,7 @@ def _between(start: float | None, end: float | None) -> float | None:
 
 def _failure(result: str | bytes | None) -> str | None:
     try:
-        found = unpacked(result or "null")
-    except (ValueError, zlib.error):
+        found = result_in(result or "null")
+    except ValueError:
         return None
     return str(found.get("error")) if isinstance(found, dict) and found.get("ok") is False else None

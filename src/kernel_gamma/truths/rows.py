@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
 from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.contracts.packed_text import packed, unpacked
 from kernel_gamma.contracts.truths import SELF_CATEGORIES, Truth, category_of
 from kernel_gamma.errors import BadTruth, StoreDamaged
 from kernel_gamma.truths.excerpts import searchable_text
@@ -43,8 +43,6 @@ SPAN = 12
 """Bits of an id below its millisecond: as many index rows may begin in one."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_PACKED_FROM = 1000
-"""Characters of an account from which it is worth packing."""
 _DEEPEST = 200
 """A value nested deeper could be written and then, from deeper in the stack, not be read."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|[\]}]')
@@ -107,17 +105,14 @@ def packed_value(key: str, text: str) -> str | bytes:
 
     Records of the chain never are: who verifies it reads the column as it stands.
     """
-    if category_of(key) in _ACCOUNTS and len(text) > _PACKED_FROM:
-        return zlib.compress(text.encode("utf-8", "surrogatepass"), 6)
-    return text
+    return packed(text) if category_of(key) in _ACCOUNTS else text
 
 
 def decode_value(key: str, text: str | bytes) -> Json:
     """The value a row holds. Raises StoreDamaged for what nobody wrote."""
     try:
-        plain = text if isinstance(text, str) else zlib.decompress(text).decode("utf-8", "surrogatepass")
-        value: Json = json.loads(plain)
-    except (ValueError, zlib.error) as error:
+        value: Json = json.loads(unpacked(text))
+    except ValueError as error:
         raise StoreDamaged(f"{key}: its value in memory.db is no JSON: {error}") from error
     return value
 
