@@ -39,7 +39,7 @@ class Circuit:
         self._bus = bus
         self._model = ports.model
         self._clock = ports.clock
-        self._rate = ports.settings.clock.rate if ports.settings.clock.trial else 1.0
+        self._rate = ports.settings.clock.per_real_sec
         self._awake: dict[str, asyncio.Event] = {}
         """Set when a node with beats may want its next one at another time."""
         self._waiting: set[str] = set()

@@ -395,6 +395,11 @@ class ClockSettings(_Section):
     rate: Annotated[float, Field(gt=0)] = 1.0
     """Trial seconds per real second."""
 
+    @property
+    def per_real_sec(self) -> float:
+        """Seconds of the mind's time that pass in one real second."""
+        return self.rate if self.trial else 1.0
+
 
 class LogSettings(_Section):
     """data/kernel/logs/kgamma.log, one JSON object a line, rotated."""

@@ -97,7 +97,7 @@ class FileEventBus:
         self._lanes: dict[str, Lane] = {}
         self._claims: dict[str, Mapping[str, Json]] = {}
         full = settings.bus.durability == "full"
-        rate = settings.clock.rate if settings.clock.trial else 1.0
+        rate = settings.clock.per_real_sec
         raw_root = os.fsencode(root)
         self._books = Books(raw_root, ports.pages, subscribers=self._subscribers)
         self._gate = Gate(root)

@@ -199,8 +199,7 @@ class TimerScheduler(Node):
         return language_of("\n".join(passage.text for passage in self.ports.self_log.tail(_TAIL_BYTES)))
 
     def _punctual(self) -> timedelta:
-        clock = self.ports.settings.clock
-        return timedelta(seconds=_PUNCTUAL_SEC * (clock.rate if clock.trial else 1.0))
+        return timedelta(seconds=_PUNCTUAL_SEC * self.ports.settings.clock.per_real_sec)
 
     def _state(self) -> State:
         return read_state(self.ports.signal("rhythm/state.json"))
