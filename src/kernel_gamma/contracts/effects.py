@@ -58,10 +58,13 @@ class Delivery:
 
     def seconds_left(self, now: datetime) -> int | None:
         """Of its time to live, which counts from acceptance; 0 when that is over, None when it has none."""
-        ttl = self.envelope.ttl_sec if self.envelope is not None else None
-        if ttl is None:
+        return self.left_of(self.envelope.ttl_sec if self.envelope is not None else None, now)
+
+    def left_of(self, ttl_sec: int | None, now: datetime) -> int | None:
+        """The same of a time to live that something inside of it has: an event of an array, say."""
+        if ttl_sec is None:
             return None
-        return max(0, math.ceil(ttl - max(0.0, (now - self.accepted_at).total_seconds())))
+        return max(0, math.ceil(ttl_sec - max(0.0, (now - self.accepted_at).total_seconds())))
 
     @property
     def payload(self) -> Mapping[str, Json]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -182,16 +181,9 @@ class MessagePreprocessor(Node):
             if not verdict.passes:
                 return {**told, "noted": verdict.reason}
             one = replace(one, hops=verdict.hops)
-        left = self._seconds_left(one.ttl_sec, delivery)
+        left = delivery.left_of(one.ttl_sec, self.ports.clock.now())
         found.groups.setdefault((event.session, event.trust, left), []).append(one)
         return told
-
-    def _seconds_left(self, ttl_sec: int | None, delivery: Delivery) -> int | None:
-        """The time to live counts from acceptance, and some of it was spent waiting here."""
-        if ttl_sec is None:
-            return None
-        waited = (self.ports.clock.now() - delivery.accepted_at).total_seconds()
-        return max(0, math.ceil(ttl_sec - max(0.0, waited)))
 
 
 def _message(group: Group, parsed: list[ParsedEvent]) -> Emit:
