@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from hashlib import blake2b
 from typing import Literal
 
 from kernel_gamma.contracts.effects import Claim
 from kernel_gamma.contracts.envelope import Json, rfc3339
+from kernel_gamma.loops.keys import digest
 from kernel_gamma.settings import LoopSettings
 
 __all__ = [
@@ -44,21 +44,17 @@ WORRIES = "loop.worry:"
 
 def circuit_key(kind: Kind, session: str, source: str) -> str:
     """Where the circuit of a source in a session is kept."""
-    return CIRCUITS + _digest(kind, session, source)
+    return CIRCUITS + digest(kind, session, source)
 
 
 def run_key(session: str, source: str) -> str:
     """Where the echoes in a row from a source in a session are counted."""
-    return "loop.run:" + _digest(session, source)
+    return "loop.run:" + digest(session, source)
 
 
 def acted_key(session: str) -> str:
     """Where it is kept when she last acted for a session, and for whom."""
-    return "loop.acted:" + _digest(session)
-
-
-def _digest(*parts: str) -> str:
-    return blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return "loop.acted:" + digest(session)
 
 
 def is_open(circuit: Mapping[str, Json] | None, now: datetime) -> bool:

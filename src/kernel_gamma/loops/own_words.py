@@ -13,12 +13,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from kernel_gamma.contracts.envelope import Json
+from kernel_gamma.loops.keys import digest
 from kernel_gamma.words import SIGNS, WORD
 
-__all__ = ["Echo", "Saying", "echo_of", "saying", "tokens", "weight"]
+__all__ = ["Echo", "Saying", "echo_of", "is_sign", "saying", "tokens", "weight"]
 
 _SAID, _NEAR = "loop.said:", "loop.near:"
 _QUOTE = re.compile(r"^[ \t]*(?:[>＞][ \t]*)+")
@@ -74,9 +74,14 @@ def tokens(text: str) -> list[str]:
     return _TOKENS.findall(plain)[:_LOOKED_AT]
 
 
+def is_sign(token: str) -> bool:
+    """Whether a token is a sign of a script without spaces."""
+    return _SIGN.match(token) is not None
+
+
 def weight(found: list[str]) -> int:
     """How much tokens say: a word is 5, a Chinese sign 3."""
-    return sum(_SIGN_WEIGHT if _SIGN.match(token) else _WORD_WEIGHT for token in found)
+    return sum(_SIGN_WEIGHT if is_sign(token) else _WORD_WEIGHT for token in found)
 
 
 def saying(text: str) -> Saying | None:
@@ -88,7 +93,7 @@ def saying(text: str) -> Saying | None:
         return None
     heavy = weight(found)
     near = _smallest(found) if heavy >= _LONG else ()
-    return Saying(_SAID + _hash(said), near, heavy < _SHORT, len(found))
+    return Saying(_SAID + digest(said), near, heavy < _SHORT, len(found))
 
 
 def echo_of(said: Saying, seen: Callable[[str], Mapping[str, Json] | None]) -> Echo | None:
@@ -119,8 +124,4 @@ def _unquoted(text: str) -> str:
 def _smallest(found: list[str]) -> tuple[str, ...]:
     """Keys of the smallest hashes among all rows of four tokens: near texts share most of them."""
     rows = {" ".join(found[start : start + _SHINGLE]) for start in range(len(found) - _SHINGLE + 1)}
-    return tuple(_NEAR + digest for digest in sorted(map(_hash, rows))[:_SMALLEST])
-
-
-def _hash(text: str) -> str:
-    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return tuple(_NEAR + row for row in sorted(map(digest, rows))[:_SMALLEST])

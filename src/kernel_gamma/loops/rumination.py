@@ -10,19 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from hashlib import blake2b
 
 from kernel_gamma.contracts.effects import Claim
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.ports import Passage
 from kernel_gamma.loops.circuits import WORRIES
-from kernel_gamma.loops.own_words import tokens, weight
+from kernel_gamma.loops.keys import digest
+from kernel_gamma.loops.own_words import is_sign, tokens, weight
 from kernel_gamma.settings import LoopSettings
 from kernel_gamma.truths.folding import mask
-from kernel_gamma.words import SIGNS
 
 __all__ = [
+    "LAST_BYTES",
     "alike",
     "decides",
     "note",
@@ -33,6 +33,8 @@ __all__ = [
     "worry_lines",
 ]
 
+LAST_BYTES = 16_000
+"""Of the stream's end, where one is looked for that says the same."""
 _ALIKE = 0.6
 """Share of the pieces two passages have in common."""
 _SHORT = 50
@@ -45,7 +47,6 @@ _LINE_CHARS = 60
 _AFTERWARDS = 24 * 7
 """Hours for which a worry is remembered past its time, so that its line can be taken off."""
 
-_SIGN = re.compile(f"[{SIGNS}]")
 _DECIDES = re.compile(r"(?i)\bI(?:['’]ve| have)?(?: now)? decided?\b|我(?:已经)?决定")
 _NOTES: Mapping[Language, tuple[str, str]] = {
     "en": (
@@ -87,7 +88,7 @@ def _pieces(text: str) -> frozenset[str]:
     found: set[str] = set()
     before = ""
     for token in tokens(mask(text).replace("<t>", " ").replace("<n>", " ")):
-        if _SIGN.match(token):
+        if is_sign(token):
             found.add(before + token)
             before = token
         else:
@@ -136,7 +137,7 @@ def worry(
         value = {**before, "count": int(before["count"]) + 1, "until": until}
     else:
         text = passage[:_KEPT_CHARS]
-        key = WORRIES + blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+        key = WORRIES + digest(text)
         line = _LINES[language].format(text=_excerpt(text), since=f"{now:%Y-%m-%d %H:%M}")
         value = {
             "key": key, "text": text, "line": line, "language": language, "session": session,

@@ -11,12 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import blake2b
 
 from kernel_gamma.contracts.effects import Claim
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.contracts.language import language_of
 from kernel_gamma.contracts.payloads import Event
+from kernel_gamma.loops.keys import digest
 from kernel_gamma.settings import LoopSettings
 from kernel_gamma.truths.folding import mask, names_joined
 
@@ -52,7 +52,7 @@ def series_key(event: Event) -> str:
     data = json.dumps(event.data, sort_keys=True, ensure_ascii=False, default=str) if event.data else ""
     looks = [mask(names_joined(text)) for text in (event.text, data)]
     whose = [event.session, event.from_, event.type, event.trust, *looks]
-    return SERIES + blake2b("\0".join(whose).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return SERIES + digest(*whose)
 
 
 def taken_in(

@@ -27,15 +27,12 @@ from kernel_gamma.contracts.language import language_of
 from kernel_gamma.contracts.payloads import ActionPayload, PassagePayload
 from kernel_gamma.contracts.ports import Passage, Role
 from kernel_gamma.contracts.trust import Trust, least
-from kernel_gamma.loops.rumination import repeated
+from kernel_gamma.loops.rumination import LAST_BYTES, repeated
 from kernel_gamma.model.json_reply import read_object
 from kernel_gamma.nodes.base import Node, NodePorts
 from kernel_gamma.self_stream.passages import render
 
 __all__ = ["Externalizer"]
-
-_LAST_BYTES = 16_000
-"""Of the stream, where a thought is looked for that says the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ class Externalizer(Node):
         if told.to is not None:
             return False
         rules, now = self.ports.settings.loop, self.ports.clock.now()
-        return repeated(thought, self.ports.self_log.tail(_LAST_BYTES), now, rules)
+        return repeated(thought, self.ports.self_log.tail(LAST_BYTES), now, rules)
 
     def _passage(self, told: PassagePayload) -> Passage | None:
         """The passage, unless a person removed or emptied it."""

@@ -34,14 +34,12 @@ from kernel_gamma.contracts.payloads import Event, MessagePayload, PassagePayloa
 from kernel_gamma.contracts.ports import Page, Role
 from kernel_gamma.contracts.trust import least
 from kernel_gamma.loops.circuits import WORRIES
-from kernel_gamma.loops.rumination import note, repeated, same_worry, with_worries, worry
+from kernel_gamma.loops.rumination import LAST_BYTES, note, repeated, same_worry, with_worries, worry
 from kernel_gamma.nodes.base import BatchRule, Node, NodePorts, most_told
 from kernel_gamma.self_stream.passages import check_passage, check_state, parse_reply, render
 
 __all__ = ["Internalizer"]
 
-_LAST_BYTES = 16_000
-"""Of the stream, where a passage is looked for that says the same."""
 _RECEIPT_CHARS = 200
 """Of a text in a receipt: the whole stands in done/ and in the stream."""
 
@@ -157,7 +155,7 @@ class Internalizer(Node):
         if not rules.rumination_hours:
             return None
         known = same_worry(passage, ports.kept(WORRIES))
-        if known is None and not repeated(passage, ports.self_log.tail(_LAST_BYTES), now, rules):
+        if known is None and not repeated(passage, ports.self_log.tail(LAST_BYTES), now, rules):
             return None
         claim = worry(known, passage, session=session, language=language, now=now, rules=rules)
         return _Again(note(passage, language, again=known is not None), claim)
