@@ -23,9 +23,9 @@ from kernel_gamma.errors import SettingsError
 from kernel_gamma.mind import Mind
 from kernel_gamma.settings import LogSettings, Settings
 
-__all__ = ["EXIT_FAILED", "EXIT_HELD", "EXIT_OK", "run_daemon", "set_up_logging"]
+__all__ = ["EXIT_FAILED", "EXIT_OK", "run_daemon", "set_up_logging"]
 
-EXIT_OK, EXIT_FAILED, EXIT_HELD = 0, 1, 3
+EXIT_OK, EXIT_FAILED = 0, 1
 
 log = structlog.get_logger(__name__)
 

@@ -23,6 +23,9 @@ _LOCK_WAIT_SEC = 0.3
 class Held(KernelError):
     """Another daemon holds the mind; `str()` says who."""
 
+    exit_code = 3
+    """Of a command that meets it (docs/runtime.md)."""
+
 
 def hold(data: Path) -> filelock.FileLock:
     """Lock the data directory for this process. The lock file is never removed; the pid is information only.

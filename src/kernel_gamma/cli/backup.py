@@ -11,13 +11,10 @@ import typer
 from kernel_gamma.backup.archive import Manifest, read
 from kernel_gamma.backup.restoring import restore as put_back
 from kernel_gamma.backup.taking import take_backup
-from kernel_gamma.bus.lock import Held
 from kernel_gamma.cli.home import find_home, hint, open_place
 from kernel_gamma.cli.terminal import (
-    EXIT_HELD,
     HomeOption,
     JsonOption,
-    complain,
     counted,
     note,
     print_json,
@@ -68,11 +65,7 @@ def restore(
     Nothing is touched until the whole file was checked, nothing is deleted ever.
     """
     target = find_home(home)
-    try:
-        done = put_back(file.expanduser().absolute(), target, os.environ, replace=replace)
-    except Held as held:
-        complain(str(held))
-        raise typer.Exit(EXIT_HELD) from None
+    done = put_back(file.expanduser().absolute(), target, os.environ, replace=replace)
     if as_json:
         aside = [str(path) for path in done.set_aside]
         print_json({"home": str(target), "data": str(done.data), "set_aside": aside, **_words(done.manifest)})

@@ -7,14 +7,12 @@ from dataclasses import asdict
 import typer
 
 from kernel_gamma.backup.rebuilding import is_sound, rebuild_ledger
-from kernel_gamma.bus.lock import Held, hold, let_go
+from kernel_gamma.bus.lock import hold, let_go
 from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.memory import memory_file, open_memory
 from kernel_gamma.cli.terminal import (
-    EXIT_HELD,
     HomeOption,
     JsonOption,
-    complain,
     counted,
     note,
     print_json,
@@ -41,11 +39,7 @@ def rebuild(home: HomeOption = None, as_json: JsonOption = False) -> None:
     Only while no daemon runs (exit 3). A sound ledger is left alone; a damaged file is kept aside.
     """
     place = open_place(home)
-    try:
-        lock = hold(place.data)
-    except Held as held:
-        complain(str(held))
-        raise typer.Exit(EXIT_HELD) from None
+    lock = hold(place.data)
     try:
         set_up_logging(place.data, place.settings.log)
         ledger = _ledger(place)

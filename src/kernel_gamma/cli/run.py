@@ -13,11 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from kernel_gamma.bus.folders import INBOX
-from kernel_gamma.bus.lock import Held
 from kernel_gamma.cli.home import Place, find_home, hint, no_home, open_place
 from kernel_gamma.cli.live import LiveView
 from kernel_gamma.cli.status import queues_of
-from kernel_gamma.cli.terminal import EXIT_FAILED, EXIT_HELD, Failed, HomeOption, complain, counted, say
+from kernel_gamma.cli.terminal import EXIT_FAILED, Failed, HomeOption, complain, counted, say
 from kernel_gamma.configuration import Home, lay_out
 from kernel_gamma.daemon import run_daemon
 from kernel_gamma.mind import Mind
@@ -59,9 +58,6 @@ def run(
         code = asyncio.run(
             run_daemon(target, os.environ, once=once, observe=view, on_ready=on_ready, serve=serve)
         )
-    except Held as held:
-        complain(str(held))
-        raise typer.Exit(EXIT_HELD) from None
     except sqlite3.Error as error:
         raise Failed(f"{place.data / 'ledger.db'}: {error} (kgamma doctor tells more)") from error
     view.end(_last_words(place, code, once=once))

@@ -16,7 +16,6 @@ from kernel_gamma.errors import KernelError
 
 __all__ = [
     "EXIT_FAILED",
-    "EXIT_HELD",
     "EXIT_NO_ANSWER",
     "EXIT_USAGE",
     "Failed",
@@ -40,7 +39,7 @@ __all__ = [
     "width",
 ]
 
-EXIT_FAILED, EXIT_USAGE, EXIT_HELD, EXIT_NO_ANSWER = 1, 2, 3, 4
+EXIT_FAILED, EXIT_USAGE, EXIT_NO_ANSWER = 1, 2, 4
 
 
 def _home_before_the_command(ctx: typer.Context, given: str | None) -> str | None:
