@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from kernel_gamma.bus.setting_aside import set_database_aside
 from kernel_gamma.context.sums import Sums
 from kernel_gamma.contracts.alerts import ALERTS
 from kernel_gamma.contracts.envelope import Json
@@ -30,7 +31,7 @@ from kernel_gamma.truths.static.webhook import Webhook
 from kernel_gamma.truths.store import SqliteTruths, open_truths
 from kernel_gamma.truths.writing import Limits
 
-__all__ = ["Keeping", "set_memory_aside"]
+__all__ = ["Keeping"]
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +61,7 @@ class Keeping:
         try:
             self.store = self._open(path, settings, clock, retention)
         except StoreDamaged as error:
-            self._aside = set_memory_aside(path)
+            self._aside = set_database_aside(path)
             log.error("the memory store was damaged and set aside", error=str(error), kept=self._aside)
             self.store = self._open(path, settings, clock, retention)
         self._meanings.start(self.store)
@@ -194,15 +195,3 @@ class Keeping:
             limits=Limits(value_bytes=settings.gateway.max_bytes),
             semantic=self._meanings.vectors,
         )
-
-
-def set_memory_aside(path: Path) -> str:
-    """Rename a memory.db and what belongs to it; returns the new name."""
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    for suffix in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + suffix))
-    return aside.name

@@ -31,6 +31,7 @@ from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.plan import Plan
 from kernel_gamma.bus.records import Committed
 from kernel_gamma.bus.room import wait_for_room
+from kernel_gamma.bus.setting_aside import set_database_aside
 from kernel_gamma.bus.signals import read_folder, read_signal, triggers_made
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.bus.subscription import Observer
@@ -533,14 +534,4 @@ def _bytes_of(path: Path) -> int:
 
 
 def _set_aside(path: Path, error: str) -> None:
-    """The ledger and what stands beside it, under one new name."""
-    number = 1
-    parts = ("", "-wal", "-shm")
-    while any((path.with_name(f"{path.name}.damaged-{number}{part}")).exists() for part in parts):
-        number += 1
-    aside = path.with_name(f"{path.name}.damaged-{number}")
-    for suffix in parts:
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + suffix))
-    log.error("the ledger was damaged and set aside", error=error, kept=aside.name)
+    log.error("the ledger was damaged and set aside", error=error, kept=set_database_aside(path))

@@ -16,7 +16,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +29,7 @@ from kernel_gamma.bus.files import move
 from kernel_gamma.bus.folders import ACKS, INBOX, SELF
 from kernel_gamma.bus.ledger import Ledger, LedgerDamaged
 from kernel_gamma.bus.records import Books
+from kernel_gamma.bus.setting_aside import set_database_aside
 from kernel_gamma.bus.steps import KillSwitch
 from kernel_gamma.contracts.events import read_events, trust_lookup
 from kernel_gamma.contracts.json_text import read_document
@@ -76,12 +79,11 @@ def is_sound(path: Path) -> bool:
         ledger = Ledger.open(path, read_only=True)
     except LedgerDamaged:
         return False
-    try:
-        return ledger.all("quick_check") == [("ok",)]
-    except Exception:  # noqa: BLE001 - whatever SQLite says of a broken file
-        return False
-    finally:
-        ledger.close()
+    with closing(ledger):
+        try:
+            return ledger.all("quick_check") == [("ok",)]
+        except sqlite3.Error:  # so broken that it cannot even be asked
+            return False
 
 
 def rebuild_ledger(
@@ -93,7 +95,7 @@ def rebuild_ledger(
     """
     path = data / "ledger.db"
     if path.is_file() and path.stat().st_size:
-        _keep_aside(path)
+        set_database_aside(path)
     ledger = open_ledger(path)
     found = Rebuilt()
     try:
@@ -111,18 +113,6 @@ def rebuild_ledger(
     finally:
         ledger.close()
     return found
-
-
-def _keep_aside(path: Path) -> None:
-    number = 1
-    while any(
-        path.with_name(f"{path.name}.damaged-{number}{part}").exists() for part in ("", "-wal", "-shm")
-    ):
-        number += 1
-    for part in ("", "-wal", "-shm"):
-        file = path.with_name(path.name + part)
-        if file.exists():
-            file.rename(path.with_name(f"{path.name}.damaged-{number}{part}"))
 
 
 def _settle(data: Path, notes: list[dict[str, Any]], now: datetime) -> tuple[int, int]:

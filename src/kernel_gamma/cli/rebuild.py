@@ -8,6 +8,7 @@ import typer
 
 from kernel_gamma.backup.rebuilding import is_sound, rebuild_ledger
 from kernel_gamma.bus.lock import hold, let_go
+from kernel_gamma.bus.setting_aside import set_database_aside
 from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.memory import memory_file, open_memory
 from kernel_gamma.cli.terminal import (
@@ -20,7 +21,6 @@ from kernel_gamma.cli.terminal import (
 )
 from kernel_gamma.daemon import set_up_logging
 from kernel_gamma.errors import StoreDamaged
-from kernel_gamma.keeping import set_memory_aside
 from kernel_gamma.self_stream.past import PastFiles
 from kernel_gamma.topology import load_topology
 from kernel_gamma.truths.self_index import SelfIndex
@@ -66,7 +66,7 @@ def _memory(place: Place) -> dict[str, object]:
     try:
         count = _reindex(place)
     except StoreDamaged:
-        kept, lost = set_memory_aside(file), True
+        kept, lost = set_database_aside(file), True
         count = _reindex(place)
     return {"state": "rebuilt" if lost else "indexed", "truths": count, "kept": kept,
             "missing": [_MISSING_TRUTHS] if lost else []}  # fmt: skip
