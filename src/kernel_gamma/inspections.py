@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -292,8 +292,8 @@ class Inspections:
                 report.find(f"tools.unanswered:{shown(tool)}", text)
         report.facts["tool_requests"] = total
 
-    def _ledger_read(self) -> _Reading:
-        return _Reading(self._data / "ledger.db")
+    def _ledger_read(self) -> closing[Ledger]:
+        return closing(Ledger.open(self._data / "ledger.db", read_only=True))
 
 
 class _Report:
@@ -310,20 +310,6 @@ class _Report:
 
     def find(self, code: str, text: str, *, core: bool = False) -> None:
         self.findings.append(Finding(code, text, "core" if core else "warning"))
-
-
-class _Reading:
-    """The ledger, open for questions within a `with`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> Ledger:
-        self._ledger = Ledger.open(self._path, read_only=True)
-        return self._ledger
-
-    def __exit__(self, *_: object) -> None:
-        self._ledger.close()
 
 
 def _old(*, hours: float) -> float:

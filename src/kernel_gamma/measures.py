@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -61,12 +61,9 @@ class Measures:
     def take(self) -> dict[str, Json]:
         """Measure now; blocks for some milliseconds. Raises OSError, sqlite3.Error and LedgerDamaged."""
         now = self._clock.now()
-        ledger = Ledger.open(self._data / "ledger.db", read_only=True)
-        try:
+        with closing(Ledger.open(self._data / "ledger.db", read_only=True)) as ledger:
             found = _flows(ledger, now)
             row = ledger.one("spent_on", now.date().isoformat())
-        finally:
-            ledger.close()
         used = resource.getrusage(resource.RUSAGE_SELF)
         self.last = {
             "at": rfc3339(now),

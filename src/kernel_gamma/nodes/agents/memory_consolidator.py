@@ -43,7 +43,7 @@ _MARK_HOURS = 24 * 366.0
 _HELD = 8
 """Pieces of the past that are asked for a sentence."""
 _QUERY_CHARS = 400
-STOPPED = "no progress twice, it rests until there is something new"
+_STOPPED = "no progress twice, it rests until there is something new"
 
 
 class MemoryConsolidator(Node):
@@ -239,9 +239,7 @@ class MemoryConsolidator(Node):
             return [told, Claim(key=barren, value={"reason": reason}, hours=_MARK_HOURS)]
         told = Record(
             category="alert",
-            description=f"{self.id}: no progress twice, it rests until there is something new: {reason}"[
-                :400
-            ],
+            description=f"{self.id}: {_STOPPED}: {reason}"[:400],
             value={"reason": reason, "passages": len(span), "severity": "warning"},
             trust="owner",
         )

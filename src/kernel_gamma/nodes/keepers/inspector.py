@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, datetime
 
-from kernel_gamma.contracts.alerts import changes
+from kernel_gamma.contracts.alerts import Look, changes
 from kernel_gamma.contracts.effects import Batch, Outcome, Record
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.nodes.base import Node, NodePorts
@@ -28,8 +28,8 @@ class Inspector(Node):
 
     async def beat(self, batch: Batch, at: datetime) -> Outcome:
         day = at.astimezone(self.ports.clock.zone).date()
-        look = "hourly" if day == self._day else "daily"
-        found = await self.ports.inspect("daily" if look == "daily" else "hourly")
+        look: Look = "hourly" if day == self._day else "daily"
+        found = await self.ports.inspect(look)
         self._day = day
         alerts = changes(found.findings, found.standing, found.checked)
         wrong: list[Json] = sorted(one.code for one in found.findings)

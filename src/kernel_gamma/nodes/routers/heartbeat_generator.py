@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from kernel_gamma.contracts.effects import Batch, Outcome, Overwrite
-from kernel_gamma.contracts.envelope import Document, Envelope
+from kernel_gamma.contracts.envelope import Envelope
 from kernel_gamma.nodes.base import Node
 
 __all__ = ["HeartbeatGenerator"]
@@ -26,6 +26,5 @@ class HeartbeatGenerator(Node):
             source_node=self.id,
             source_type="rhythm",
         )
-        tick = Document(envelope, {"beat": count, "at": at.isoformat()})
-        document = {"envelope": tick.envelope.as_json(), "payload": dict(tick.payload)}
+        document = {"envelope": envelope.as_json(), "payload": {"beat": count, "at": at.isoformat()}}
         return Outcome.of(Overwrite(path="heartbeat/tick.json", document=document))
