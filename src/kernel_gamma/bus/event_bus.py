@@ -370,14 +370,17 @@ class FileEventBus:
     ) -> None:
         self._stands(plan)
         self._commits += 1
-        self._tell_written(plan)
+        self._tell(sub, batch, plan, committed, now)
+
+    def _tell(
+        self, sub: Subscription, batch: Batch, plan: Plan, committed: Committed | None, now: datetime
+    ) -> None:
+        """Whoever waits for what a commit has written hears of it."""
+        if plan.writes and self.on_written is not None:
+            self.on_written(frozenset(directory for _, directory, *_ in plan.writes))
         if committed is not None:
             self._offer_emitted(committed, now)
             self._observe("committed", {"node": sub.node, "batch": batch, "commit": committed})
-
-    def _tell_written(self, plan: Plan) -> None:
-        if plan.writes and self.on_written is not None:
-            self.on_written(frozenset(directory for _, directory, *_ in plan.writes))
 
     def _foresee(self, plan: Plan) -> None:
         for claim in plan.claims:
@@ -439,10 +442,7 @@ class FileEventBus:
             sub.nonsense.clear()
             sub.parks = 0
         sub.wake.set()
-        self._tell_written(plan)
-        if committed is not None:
-            self._offer_emitted(committed, now)
-            self._observe("committed", {"node": sub.node, "batch": flight.batch, "commit": committed})
+        self._tell(sub, flight.batch, plan, committed, now)
         if self._tender is not None and sub.backlog < self._settings.bus.window:
             self._tender.nudge()
 
