@@ -209,8 +209,7 @@ class Follower:
         """What came after the last passage that was told and has moved to the archive already."""
         if self._last is None:
             return []
-        days = [day for day in self._self_log.archive_dates() if day >= self._last.heading[:10]]
-        found = [p for day in days for p in split(self._self_log.page(f"{ARCHIVE}/{day}.md").text)]
+        found = self._self_log.archived_since(self._last.heading[:10])
         if self._last not in found:
             return []  # it stands in now.md, and so does what came after it
         return found[len(found) - found[::-1].index(self._last) :]
@@ -221,7 +220,7 @@ class Follower:
         return self._self_log.fingerprint(NOW) != self._mark
 
     def _passages(self) -> list[Passage]:
-        return [p for p in self._self_log.tail(_FOLLOWED_BYTES) if p.heading or not is_bridge(p.text)]
+        return self._self_log.lived(_FOLLOWED_BYTES)
 
 
 def show_passage(passage: Passage) -> None:

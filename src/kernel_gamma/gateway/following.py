@@ -9,9 +9,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from kernel_gamma.contracts.ports import Passage
-from kernel_gamma.self_stream.listing import ARCHIVE
-from kernel_gamma.self_stream.passages import split
-from kernel_gamma.self_stream.rotation import is_bridge
 from kernel_gamma.self_stream.search import instant
 from kernel_gamma.self_stream.stream import NOW, SelfStream
 
@@ -42,7 +39,7 @@ async def follow_pages(pages: SelfStream, after: str | None) -> AsyncIterator[To
     """Passages that come from now on; with `after`, first those that came since that one, the archive
     included. Yields None when it has begun to listen, and when nothing came for half a second."""
     mark = pages.fingerprint(NOW)
-    standing = [passage_id(passage) for passage in await asyncio.to_thread(_tail, pages)]
+    standing = [passage_id(passage) for passage in await asyncio.to_thread(pages.lived, _FOLLOWED_BYTES)]
     seen, last = set(standing), standing[-1] if standing else None
     if after is not None:
         for told in await asyncio.to_thread(_missed, pages, after):
@@ -54,7 +51,7 @@ async def follow_pages(pages: SelfStream, after: str | None) -> AsyncIterator[To
     while True:
         now = pages.fingerprint(NOW)
         if now != mark:
-            passages = await asyncio.to_thread(_tail, pages)
+            passages = await asyncio.to_thread(pages.lived, _FOLLOWED_BYTES)
             if last is not None and (mark is None or now is None or now[0] != mark[0]):
                 passages = [*await asyncio.to_thread(_moved, pages, last), *passages]
             if now == half:  # it stands still: the last passage is whole
@@ -71,22 +68,12 @@ async def follow_pages(pages: SelfStream, after: str | None) -> AsyncIterator[To
         yield None
 
 
-def _tail(pages: SelfStream) -> list[Passage]:
-    """The end of now.md, without the line that stands for what has moved to the archive."""
-    return [p for p in pages.tail(_FOLLOWED_BYTES) if p.heading or not is_bridge(p.text)]
-
-
 def _moved(pages: SelfStream, last: str) -> list[Passage]:
     """What came after the passage `last` and has moved to the archive already."""
     day = f"{last[:4]}-{last[4:6]}-{last[6:8]}"
-    found = _archived(pages, day)
+    found = pages.archived_since(day)
     ids = [passage_id(passage) for passage in found]
     return found[len(ids) - ids[::-1].index(last) :] if last in ids else []
-
-
-def _archived(pages: SelfStream, since: str) -> list[Passage]:
-    days = [day for day in pages.archive_dates() if day >= since]
-    return [passage for day in days for passage in split(pages.page(f"{ARCHIVE}/{day}.md").text)]
 
 
 def _missed(pages: SelfStream, after: str) -> list[Told]:
@@ -97,7 +84,9 @@ def _missed(pages: SelfStream, after: str) -> list[Told]:
     year, month, day, hour, minute, second, off, minutes = found.groups()
     written = f"{year}-{month}-{day} {hour}:{minute}:{second} {off}:{minutes}"
     since = instant(written)
-    told = [Told(passage_id(p), p) for p in (*_archived(pages, written[:10]), *_tail(pages))]
+    told = [
+        Told(passage_id(p), p) for p in (*pages.archived_since(written[:10]), *pages.lived(_FOLLOWED_BYTES))
+    ]
     ids = [one.id for one in told]
     if after in ids:
         later = told[len(ids) - ids[::-1].index(after) :]

@@ -206,6 +206,15 @@ class SelfStream:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
+    def lived(self, max_bytes: int) -> list[Passage]:
+        """`tail` without the line that stands for what has moved to the archive."""
+        return [one for one in self.tail(max_bytes) if one.heading or not is_bridge(one.text)]
+
+    def archived_since(self, day: str) -> list[Passage]:
+        """The passages of the archive from a day (`YYYY-MM-DD`) on, oldest first."""
+        days = [one for one in self.archive_dates() if one >= day]
+        return [passage for one in days for passage in split(self.page(f"{ARCHIVE}/{one}.md").text)]
+
     def moving(self, keep_from: str) -> MovePrefix | None:
         """What moves all before the passage headed `keep_from` to the archive; None: nothing would."""
         if self._rotation is None:
