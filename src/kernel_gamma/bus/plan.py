@@ -44,6 +44,7 @@ __all__ = [
     "build_plan",
     "decode",
     "encode",
+    "history_stem",
     "record_operation",
     "rotation_of",
 ]
@@ -263,9 +264,14 @@ def _append(effect: Append) -> PlannedAppend:
 
 def _replace(effect: Replace, index: int, batch_id: str) -> Operation:
     _check_page(effect.page)
-    stem = effect.page.removesuffix(".md").replace("/", "_").encode("utf-8", "replace")
-    kept = f"{stem[:_HISTORY_STEM].decode('utf-8', 'ignore')}.{batch_id}.{index}.md"
+    kept = f"{history_stem(effect.page)}.{batch_id}.{index}.md"
     return ("replace", effect.page, effect.text, effect.expect, kept)
+
+
+def history_stem(page: str) -> str:
+    """How the names of the old copies of a page begin in self/.history/; a long name is cut."""
+    stem = page.removesuffix(".md").replace("/", "_").encode("utf-8", "replace")
+    return stem[:_HISTORY_STEM].decode("utf-8", "ignore")
 
 
 def _rotate(effect: MovePrefix) -> Operation:

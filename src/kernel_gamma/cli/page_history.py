@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from kernel_gamma.bus.plan import history_stem
 from kernel_gamma.cli.home import Place
 from kernel_gamma.cli.terminal import Failed, print_json, print_table, say
 from kernel_gamma.self_stream import PageFiles
@@ -14,8 +15,6 @@ from kernel_gamma.self_stream.stream import SelfStream
 
 __all__ = ["restore", "show_history"]
 
-_STEM_BYTES = 120
-"""How much of a page's name stands in the name of a kept one (bus.plan)."""
 _REST = re.compile(r"\..+\.[0-9]+\.md(?:\.[0-9]+)?")
 
 
@@ -53,9 +52,9 @@ def restore(place: Place, name: str, number: int) -> None:
     if not 1 <= number <= len(kept):
         known = f"it has {len(kept)}" if kept else "it has none"
         raise Failed(f"{name} has no earlier version {number}; {known} (--history lists them)")
-    page = f"memories/{name}.md"
+    page = _page(name)
     stands = SelfStream(place.self_dir).page(page).sha256
-    history = f"{_stem(name)}.restored_{place.clock.now():%Y%m%dT%H%M%S}.0.md"
+    history = f"{history_stem(page)}.restored_{place.clock.now():%Y%m%dT%H%M%S}.0.md"
     chosen = kept[number - 1]
     if not PageFiles(place.self_dir).replace(page, chosen.path.read_bytes(), expect=stands, history=history):
         raise Failed(f"{page} was changed just now; look at it and try again")
@@ -63,7 +62,7 @@ def restore(place: Place, name: str, number: int) -> None:
 
 
 def _versions(place: Place, name: str) -> list[_Kept]:
-    stem, zone = _stem(name), place.clock.zone
+    stem, zone = history_stem(_page(name)), place.clock.zone
     found = []
     for path in (place.self_dir / ".history").glob("memories_*"):
         if path.name.startswith(stem) and _REST.fullmatch(path.name[len(stem) :]) and path.is_file():
@@ -72,8 +71,8 @@ def _versions(place: Place, name: str) -> list[_Kept]:
     return sorted(found, key=lambda one: (one.written_at, one.path.name), reverse=True)
 
 
-def _stem(name: str) -> str:
-    return f"memories_{name}".encode("utf-8", "replace")[:_STEM_BYTES].decode("utf-8", "ignore")
+def _page(name: str) -> str:
+    return f"memories/{name}.md"
 
 
 def _first_words(text: str) -> str:

@@ -16,10 +16,9 @@ from kernel_gamma.cli.home import Place, open_place
 from kernel_gamma.cli.terminal import Failed, HomeOption, JsonOption, print_json, print_table, say
 from kernel_gamma.configuration import Home
 from kernel_gamma.contracts.envelope import Json, encode_document, rfc3339
-from kernel_gamma.contracts.language import language_of
 from kernel_gamma.rhythm.ids import UlidIds
 from kernel_gamma.rhythm.reminders import REMINDERS, Reminder, next_of, read_reminders
-from kernel_gamma.rhythm.rules import REMINDER, Rule, day_of, read_rules
+from kernel_gamma.rhythm.rules import REMINDER, Rule, day_of, read_rules, spoken_language
 from kernel_gamma.rhythm.slots import slot_name
 from kernel_gamma.rhythm.timetable import Holds, State, read_holds, read_state, upcoming
 from kernel_gamma.self_stream.stream import SelfStream
@@ -36,7 +35,6 @@ app.add_typer(rhythm, name="rhythm")
 
 _SKIP, _PAUSED = "control/skip.json", "rhythm/paused.json"
 _SHOWN = 10
-_TAIL_BYTES = 2000
 _KEPT = timedelta(days=7)
 """How long a slot that was skipped stays named: a mind that was away may yet look back on it."""
 
@@ -88,15 +86,13 @@ def fire(place: Place, name: str, *, sender: str) -> str:
     """Let a rule strike now, whatever its slots; the name of the file that was dropped. Raises Failed."""
     rule = _board(place).rule(name)
     now, ids = place.clock.now(), UlidIds(place.clock)
-    settings = place.settings
-    said = settings.language
-    stream = SelfStream(place.self_dir).tail(_TAIL_BYTES) if said == "auto" else []
-    language = language_of("\n".join(passage.text for passage in stream)) if said == "auto" else said
+    ends = time.fromisoformat(place.settings.rhythm.day_ends_at)
+    language = spoken_language(place.settings.language, SelfStream(place.self_dir))
     payload = {
         "rule": rule.name,
         "slot": slot_name(now),
-        "text": rule.told(now, language, time.fromisoformat(settings.rhythm.day_ends_at)),
-        "day": str(day_of(now, time.fromisoformat(settings.rhythm.day_ends_at))),
+        "text": rule.told(now, language, ends),
+        "day": str(day_of(now, ends)),
         "from": sender,
         "idle": False,
     }

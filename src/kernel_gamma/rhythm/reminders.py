@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from kernel_gamma.contracts.envelope import Json, rfc3339
 from kernel_gamma.contracts.language import Language
 from kernel_gamma.contracts.trust import TRUST_ORDER, Trust
-from kernel_gamma.rhythm.slots import BadCron, Cron, slot_name, slot_of_name
+from kernel_gamma.rhythm.slots import BadCron, Cron, slot_name, slot_of_name, utc_of
 
 __all__ = ["REMINDERS", "Reminder", "due_slot", "next_of", "read_reminders", "struck_slots"]
 
@@ -114,14 +114,14 @@ def read_reminders(files: Mapping[str, Json]) -> list[Reminder]:
 def _read(name: str, document: Json) -> Reminder | None:
     if not isinstance(document, dict) or not _ID.fullmatch(name) or len(name) > _ID_CHARS:
         return None
-    text, at, cron = document.get("text"), _moment(document.get("at")), _cron(document.get("cron"))
+    text, at, cron = document.get("text"), utc_of(document.get("at")), _cron(document.get("cron"))
     if not isinstance(text, str) or not text.strip() or (at is None) == (cron is None):
         return None
     to, trust, hops = document.get("to"), document.get("trust"), document.get("hops")
     return Reminder(
         id=name,
         text=text.strip(),
-        asked=_moment(document.get("asked")) or at or datetime(2026, 1, 1, tzinfo=UTC),
+        asked=utc_of(document.get("asked")) or at or datetime(2026, 1, 1, tzinfo=UTC),
         session=_word(document.get("session")) or "rhythm:reminder",
         channel=_word(document.get("channel")) or "console",
         to=_word(to),
@@ -134,14 +134,6 @@ def _read(name: str, document: Json) -> Reminder | None:
 
 def _word(found: Json) -> str | None:
     return found if isinstance(found, str) and found.strip() else None
-
-
-def _moment(text: Json) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
-        return found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def _cron(text: Json) -> Cron | None:

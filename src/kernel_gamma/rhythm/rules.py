@@ -16,11 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kernel_gamma.configuration import defaults_dir, read_yaml
 from kernel_gamma.contracts.envelope import Json
-from kernel_gamma.contracts.language import Language
+from kernel_gamma.contracts.language import Language, language_of
+from kernel_gamma.contracts.ports import SelfLog
 from kernel_gamma.errors import SettingsError
 from kernel_gamma.rhythm.slots import ActiveHours, BadCron, Cron, read_active_hours
 
-__all__ = ["REMINDER", "CatchUp", "Rule", "day_of", "load_rules", "read_rules"]
+__all__ = ["REMINDER", "CatchUp", "Rule", "day_of", "load_rules", "read_rules", "spoken_language"]
 
 REMINDER = "reminder"
 """The name under which reminders are told; no rule may have it."""
@@ -30,6 +31,7 @@ CatchUp = Literal["none", "last", "all"]
 _SPAN = re.compile(r"(\d+(?:\.\d+)?) ?(s|sec|seconds?|min|minutes?|h|hours?|d|days?)")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _GRACE: Mapping[str, str] = {"none": "0 s", "last": "1 hour", "all": "7 days"}
+_TAIL_BYTES = 2000
 _LOOKED_AT = 5000
 """Slots of a rule that are looked at for one within its active hours."""
 
@@ -94,6 +96,13 @@ class Rule:
             "day": str(day_of(local, day_ends_at)),
         }
         return re.sub(r"\{(date|time|day)\}", lambda found: values[found[1]], self.text[language])
+
+
+def spoken_language(setting: Literal["auto", "en", "zh"], log: SelfLog) -> Language:
+    """In which language a slot is told: that of the settings, else the one the stream is written in."""
+    if setting != "auto":
+        return setting
+    return language_of("\n".join(passage.text for passage in log.tail(_TAIL_BYTES)))
 
 
 def day_of(local: datetime, day_ends_at: time) -> date:

@@ -14,7 +14,9 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 
 from croniter import CroniterError, croniter
 
-__all__ = ["ActiveHours", "BadCron", "Cron", "read_active_hours", "slot_name", "slot_of_name"]
+from kernel_gamma.contracts.envelope import Json
+
+__all__ = ["ActiveHours", "BadCron", "Cron", "read_active_hours", "slot_name", "slot_of_name", "utc_of"]
 
 _FIELDS = re.compile(r"[\w*,/#?-]+(?: [\w*,/#?-]+){4}")
 _BY_CHANCE = re.compile(r"(?<![A-Za-z])[HhRr](?![A-Za-z])")
@@ -122,6 +124,15 @@ def slot_of_name(text: str) -> datetime | None:
     try:
         return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     except ValueError:
+        return None
+
+
+def utc_of(text: Json) -> datetime | None:
+    """A moment in RFC 3339 with its offset, in UTC; None for anything else."""
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+        return found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
 
 

@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from kernel_gamma.contracts.envelope import Json
 from kernel_gamma.rhythm.rules import Rule
-from kernel_gamma.rhythm.slots import slot_name, slot_of_name
+from kernel_gamma.rhythm.slots import slot_name, slot_of_name, utc_of
 
 __all__ = ["MOST_AT_ONCE", "Due", "Holds", "Settled", "State", "due", "read_holds", "read_state", "upcoming"]
 
@@ -194,13 +194,7 @@ def _moment(text: Json) -> datetime | None:
     """A slot's name, or RFC 3339 with its offset."""
     if not isinstance(text, str):
         return None
-    if (slot := slot_of_name(text)) is not None:
-        return slot
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found.astimezone(UTC) if found.tzinfo is not None else None
+    return slot_of_name(text) or utc_of(text)
 
 
 def slot_time(moment: datetime | None) -> str | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, time, timedelta
 
 from kernel_gamma.contracts.effects import Batch, Effect, Emit, Move, Outcome, Overwrite, Record
 from kernel_gamma.contracts.envelope import rfc3339
-from kernel_gamma.contracts.language import Language, language_of
+from kernel_gamma.contracts.language import language_of
 from kernel_gamma.nodes.base import Node
 from kernel_gamma.rhythm.reminders import (
     REMINDERS,
@@ -20,7 +20,7 @@ from kernel_gamma.rhythm.reminders import (
     read_reminders,
     struck_slots,
 )
-from kernel_gamma.rhythm.rules import REMINDER, Rule, day_of
+from kernel_gamma.rhythm.rules import REMINDER, Rule, day_of, spoken_language
 from kernel_gamma.rhythm.slots import slot_name
 from kernel_gamma.rhythm.timetable import (
     MOST_AT_ONCE,
@@ -39,7 +39,6 @@ __all__ = ["TimerScheduler"]
 
 _PUNCTUAL_SEC = 30.0
 """Real seconds: what is no later was not missed."""
-_TAIL_BYTES = 2000
 
 
 class TimerScheduler(Node):
@@ -116,10 +115,11 @@ class TimerScheduler(Node):
     def _trigger(self, rule: Rule, slot: datetime, *, idle: bool) -> Emit:
         ends = time.fromisoformat(self.ports.settings.rhythm.day_ends_at)
         local = slot.astimezone(rule.zone)
+        language = spoken_language(self.ports.settings.language, self.ports.self_log)
         payload = {
             "rule": rule.name,
             "slot": slot_name(slot),
-            "text": rule.told(slot, self._language(), ends),
+            "text": rule.told(slot, language, ends),
             "time": rfc3339(local),
             "day": str(day_of(local, ends)),
             "idle": idle,
@@ -190,13 +190,6 @@ class TimerScheduler(Node):
         value = {"rule": rule.name, "was_through": slot_name(before.through), "now": slot_name(now)}
         told = f"{rule.name}: the clock stood wrong; its slots count from now"
         return Record(category="operation", value=value, description=told, trust="owner")
-
-    def _language(self) -> Language:
-        """That of the settings, else the one the stream is written in."""
-        said = self.ports.settings.language
-        if said != "auto":
-            return said
-        return language_of("\n".join(passage.text for passage in self.ports.self_log.tail(_TAIL_BYTES)))
 
     def _punctual(self) -> timedelta:
         return timedelta(seconds=_PUNCTUAL_SEC * self.ports.settings.clock.per_real_sec)
