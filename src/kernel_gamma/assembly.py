@@ -66,10 +66,10 @@ class Assembly:
         self._breaker = breaker
         self._prompts = Prompts(home.prompts_dir)
         self.task_types = read_task_types(home)
-        self.static = StaticChannel(
-            home.root, settings.static.paths, store, clock, count=Tokens().count, tell=tell
-        )
         self._tokens = Tokens()
+        self.static = StaticChannel(
+            home.root, settings.static.paths, store, clock, count=self._tokens.count, tell=tell
+        )
         self.changes = Changes(home.root, settings.static.paths, store, clock, count=self._exactly)
         self.assembler = Assembler(
             AssemblerPorts(

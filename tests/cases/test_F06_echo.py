@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from tests.crash.accounting import read_json, where_files_are
 from tests.crash.dropping import Dropper
-from tests.crash.processes import Daemon, Nursery, make_home
+from tests.crash.processes import Daemon, Nursery, make_home, until
 from tests.scripted_server import Answer, ParsedRequest, ScriptedServer
 
 from kernel_gamma.cli.home import open_place
@@ -102,14 +101,6 @@ def replies(data: Path, session: str | None = None) -> list[str]:
 
 def answered(data: Path, count: int) -> bool:
     return len(replies(data, "private:olga")) == count
-
-
-def until(true: Callable[[], object]) -> None:
-    for _ in range(1200):
-        if true():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came true")
 
 
 def stop(daemon: Daemon) -> None:

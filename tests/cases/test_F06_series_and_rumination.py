@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.crash.accounting import read_json, where_files_are
 from tests.crash.dropping import Dropper
-from tests.crash.processes import Nursery, make_home
+from tests.crash.processes import Nursery, make_home, until
 from tests.scripted_server import Answer, ParsedRequest, ScriptedServer
 
 from kernel_gamma.cli.home import open_place
@@ -23,14 +21,6 @@ WORRY = {
     "en": "I still do not know whether Bob has forgiven me; I should have called him on Monday.",
     "zh": "我还是不知道小林有没有原谅我，星期一我本来应该给他打电话的。",
 }
-
-
-def until(true: Callable[[], object]) -> None:
-    for _ in range(1200):
-        if true():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came true")
 
 
 @pytest.mark.parametrize("language", ALARM)

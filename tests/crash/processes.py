@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from kernel_gamma.configuration import lay_out
 
-__all__ = ["QUICK", "Daemon", "Nursery", "make_home"]
+__all__ = ["QUICK", "Daemon", "Nursery", "make_home", "until"]
 
 RUNNER = Path(__file__).with_name("runner.py")
 
@@ -131,3 +132,12 @@ class Nursery:
         self._process.stdin.close()
         self._process.wait(30)
         self._process.stdout.close()
+
+
+def until(true: Callable[[], object]) -> None:
+    """Look until it is so, for a minute at most."""
+    for _ in range(1200):
+        if true():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came true")

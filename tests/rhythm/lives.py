@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,7 @@ from typing import Any
 from tests.harness import QUICK
 
 from kernel_gamma.configuration import lay_out
-from kernel_gamma.contracts.envelope import Json
-from kernel_gamma.contracts.ports import Reply, Role, Turn
+from kernel_gamma.contracts.ports import Reply
 from kernel_gamma.mind import Mind
 from kernel_gamma.model.offline import OfflineModel
 from kernel_gamma.settings import Settings
@@ -24,21 +23,9 @@ class CountedModel(OfflineModel):
 
     calls = 0
 
-    async def complete(
-        self,
-        role: Role,
-        turns: Sequence[Turn],
-        *,
-        agent: str,
-        trace_id: str,
-        schema: Mapping[str, Json] | None = None,
-        for_people: bool = True,
-        rule: str = "",
-    ) -> Reply:
+    async def complete(self, *turns: Any, **asked: Any) -> Reply:
         self.calls += 1
-        return await super().complete(
-            role, turns, agent=agent, trace_id=trace_id, schema=schema, for_people=for_people, rule=rule
-        )
+        return await super().complete(*turns, **asked)
 
 
 @asynccontextmanager
