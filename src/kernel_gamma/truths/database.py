@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ Row = tuple[Any, ...]
 _READERS = 4
 """Connections that may read at once; a further reader waits for one."""
 _WAIT_SEC = 30
+_LOOK_SEC = 0.01
 _WRITER_CACHE_KB = 32_000
 _READER_CACHE_KB = 8_000
 
@@ -129,7 +131,7 @@ class Database:
         db = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, cached_statements=128, timeout=_WAIT_SEC
         )
-        db.execute("PRAGMA journal_mode = WAL")
+        _into_wal(db)
         db.execute(f"PRAGMA synchronous = {'FULL' if self._full else 'NORMAL'}")
         db.execute(f"PRAGMA cache_size = -{cache_kb}")
         db.execute("PRAGMA wal_autocheckpoint = 4000")
@@ -220,3 +222,16 @@ class Database:
                 self._writer = None
             while not self._idle.empty():
                 self._idle.get_nowait().db.close()
+
+
+def _into_wal(db: sqlite3.Connection) -> None:
+    """Several processes may open a new file at once: SQLite does not wait for this lock by itself."""
+    until = time.monotonic() + _WAIT_SEC
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "") != "SQLITE_BUSY" or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_SEC)
