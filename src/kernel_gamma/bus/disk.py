@@ -168,7 +168,7 @@ class Disk:
         if len(self._marks) >= _MARK_MANY:
             self._mark()
         elif self._mark_timer is None:
-            self._mark_timer = loop.call_later(_MARK_DELAY_SEC, self._mark)
+            self._mark_timer = loop.call_later(min(_MARK_DELAY_SEC, self._checkpoint_sec), self._mark)
 
     def _mark(self) -> None:
         if self._mark_timer is not None:
